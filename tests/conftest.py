@@ -50,6 +50,7 @@ from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
 from pipeline.train.tracking import open_client, open_run  # noqa: E402
+from tests.data import NEEDS_DATA  # noqa: E402
 from tests.ranks import Ranks  # noqa: E402
 
 # A test does not fail because the machine is slow: no time limit for an example, nor for making it.
@@ -93,6 +94,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest tests first: those that share a Ray, those that start their own, all others."""
     items.sort(key=lambda test: (not test.nodeid.startswith(RAY_TESTS), not shares_ray(test)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests were skipped for want of data, which is not part of the project."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if NEEDS_DATA in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} of the skipped tests need data, as the reasons above say")
 
 
 def text_of(number: int) -> str:

@@ -1,53 +1,88 @@
-"""Which tests of the second tier the newest commits need: `python -m tests.touched` for continuous integration.
+"""Find the tests of the second tier that the newest commits need: `python -m tests.touched`, for `.ci/run`.
 
-Prints `all` if a change touches many folders, or something that the table does not know; else the modules, which may be
-none. The newest commits are those after CI_BASE, or of the day up to the newest one.
+Prints `all` if the commits touch many folders, or something that most jobs stand on; else the modules, which may be
+none. The newest commits are those after CI_BASE, by default those of the day that ends with the newest one.
 """
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MANY_FOLDERS = 4
-"""A change of more folders than this needs all tests."""
-NEWEST_SECONDS = 24 * 60 * 60
 ALL = ("all",)
+MANY = 4
+"""Commits that touch more places of the table than this need all tests."""
+DAY = 24 * 60 * 60
 
-RAY = "tests/ray/"
-SECOND_TIER: dict[str, tuple[str, ...]] = {}
-"""Modules whose tests of the second tier hold what is in a folder, or in a file that lies loose."""
-"""Nothing in the second tier depends on these; `make test` has their tests."""
+RAY = "tests/ray/test_{}.py".format
+DOCUMENTS, PARITY = RAY("documents"), "tests/parity"
+SECOND_TIER: dict[str, tuple[str, ...]] = {
+    "pipeline/ablation": (RAY("ablate"),),
+    "pipeline/adapt": (RAY("adapt"),),
+    "pipeline/bench": (),
+    "pipeline/embed": (RAY("adapt"), RAY("serve")),
+    "pipeline/export": (DOCUMENTS, RAY("families"), PARITY),
+    "pipeline/finetune": (RAY("finetune"), PARITY),
+    "pipeline/grid": (RAY("ablate"), RAY("finetune")),
+    "pipeline/minimal_pairs": (DOCUMENTS, PARITY),
+    "pipeline/pictures": (DOCUMENTS, RAY("finetune"), RAY("pretrain")),
+    "pipeline/predict": (RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/retrieval": (RAY("adapt"),),
+    "pipeline/serve": (RAY("serve"), PARITY),
+    "pipeline/show": (DOCUMENTS,),
+    "pipeline/tasks": (RAY("finetune"), RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/README.md": (DOCUMENTS,),
+    "pipeline/CHANGELOG.md": (),
+    "cluster": (DOCUMENTS, "tests/unit/cluster_files"),
+    "jobs": (DOCUMENTS, RAY("wheel")),
+    "Makefile": (DOCUMENTS,),
+    "README.md": (DOCUMENTS,),
+    "LICENSE": (),
+    "tests": (),
+}
+"""What a change of a folder, or of a file that lies loose, needs beside the first tier and the folder's own unit tests.
+What is not here needs all tests: most jobs stand on it.
+"""
 
 
-def folder_of(path: str) -> str:
-    """Return the name in the table for a changed file: its folder in pipeline/, else the file itself or its folder."""
+def place_of(path: str) -> str:
+    """Return the key of SECOND_TIER for a file: its folder in pipeline/, another folder at the top, or a loose file."""
     parts = path.split("/")
-    if parts[0] == "pipeline":
-        return "/".join(parts[:2])
-    return path if len(parts) == 1 else parts[0]
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def changed_files() -> list[str] | None:
-    """Return the files that the newest commits changed, or None if older commits are not there to compare with."""
-    base = os.environ.get("CI_BASE")
-    if not base:
-        newest = int(git("log", "-1", "--format=%ct"))
-        base = git("rev-list", "-1", f"--before={newest - NEWEST_SECONDS}", "HEAD")
-    return git("diff", "--name-only", "--no-renames", base, "HEAD").splitlines() if base else None
+    return "/".join(parts[:2]) if parts[0] == "pipeline" else parts[0]
 
 
 def needed(files: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules of the second tier that a change of files needs, or ALL."""
+    """Return the modules of the second tier that a change of files needs, or ALL. A changed test needs itself."""
+    places, modules = set[str](), set[str]()
+    for file in files:
+        name = file.rpartition("/")[2]
+        if file.startswith("tests/") and name.startswith("test_"):
+            modules |= {file} if (ROOT / file).exists() else set()
+        elif file.startswith("tests/") and name.endswith(".py"):
+            return ALL  # what tests share
+        else:
+            places.add(place_of(file))
+    if len(places) > MANY or not places <= SECOND_TIER.keys():
+        return ALL
+    own = {place.replace("pipeline/", "tests/unit/") for place in places if place.startswith("pipeline/")}
+    modules |= {folder for folder in own if (ROOT / folder).is_dir()}
+    return tuple(sorted(modules.union(*(SECOND_TIER[place] for place in places))))
+
+
+def changed_files() -> list[str] | None:
+    """Return the files that the newest commits changed, or None if the commit before them is not there."""
+    base = os.environ.get("CI_BASE")
+    if not base:
+        newest = int(_git("log", "-1", "--format=%ct"))
+        base = _git("rev-list", "-1", f"--before={newest - DAY}", "HEAD")
+    return _git("diff", "--name-only", "--no-renames", base, "HEAD").splitlines() if base else None
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":
     files = changed_files()
-    print(" ".join(ALL if files is None else needed(files)))
-    sys.exit(0)
+    print(*(ALL if files is None else needed(files)))
