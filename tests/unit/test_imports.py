@@ -317,6 +317,11 @@ def test_text_functions_load_neither_ray_nor_torch() -> None:
     assert loaded_after(modules, ["ray", "torch", "mlflow", "transformers", "pyarrow"]) == ["pyarrow"]
 
 
+def test_preparing_a_corpus_loads_neither_ray_nor_torch_unless_its_tasks_run_on_ray() -> None:
+    modules = [f"pipeline.corpus.{name}" for name in ("prepare", "vocabulary", "embeddings")]
+    assert loaded_after(modules, ["ray", "torch"]) == []
+
+
 def test_the_model_and_its_objectives_load_no_ray() -> None:
     modules = [module for module in FILES if within(short(module), {"batch", "model", "objectives"})] + [
         "pipeline.train.step",
