@@ -1,4 +1,4 @@
-"""Count the words of a corpus on a Ray cluster: tasks count windows, then one task per partition adds up the counts."""
+"""Count the words of a corpus: tasks count windows, then one task per partition adds up the counts."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline import storage
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.progress import Progress
-from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
+from pipeline.corpus.tasks import MOST_BLOCKS, Executor, run_tasks
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch
 from pipeline.reporting import Report
 from pipeline.retries import retrying
@@ -62,6 +62,7 @@ def count_words(
     folder: str,
     report: Report,
     *,
+    executor: Executor,
     task_characters: int = TASK_CHARACTERS,
     most_words: int = MOST_WORDS,
     factors: Mapping[str, float] = NO_FACTORS,
@@ -89,12 +90,12 @@ def count_words(
         factors=factors,
     )
     with Progress(report, "counting words", "windows", len(windows), task="vocabulary") as progress:
-        for result in run_tasks(first, tasks):
+        for result in run_tasks(executor, first, tasks):
             files.append(result["file"])
             characters += result["characters"]
             progress.advance(result["windows"], result["characters"])
     second = partial(sum_partition, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
-    sums = sorted(run_tasks(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
+    sums = sorted(run_tasks(executor, second, list(range(PARTITIONS))), key=lambda result: result["partition"])
     table = pa.concat_tables(_read_table(storage.join(folder, result["file"])) for result in sums)
     distinct = sum(result["distinct"] for result in sums)
     return Counts(
@@ -122,7 +123,7 @@ def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str,
 def write_counts(
     task: dict[str, Any], corpus: Corpus, splitting: Splitting, folder: str, factors: Mapping[str, float] = NO_FACTORS
 ) -> dict[str, Any]:
-    """Ray task: count the words of some windows, and write an Arrow file with one batch per partition.
+    """Task: count the words of some windows, and write an Arrow file with one batch per partition.
 
     Returns the file's name and the numbers of windows and characters.
     """
@@ -144,7 +145,7 @@ def texts_of(corpus: Corpus, windows: Sequence[Window], factors: Mapping[str, fl
 
 
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
-    """Ray task: add up a partition's counts from all files; write the `most` most frequent words, sorted by word.
+    """Task: add up a partition's counts from all files; write the `most` most frequent words, sorted by word.
 
     Returns the partition, the file's name, and the partition's numbers of distinct words and of all words. Both numbers
     include the words that are not written.

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline import storage
 from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.corpus.tasks import run_tasks
+from pipeline.corpus.tasks import RAY, Executor, run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import DataError
 from pipeline.local_files import scratch_folder
@@ -31,8 +31,10 @@ METHOD = 1
 """Version of the method. The folder's name contains it, so embeddings of other versions are not used."""
 
 
-def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, output: str, report: Report) -> str:
-    """Return the folder of the corpus' word embeddings of length `width`; make them on the running Ray if missing.
+def counted_embeddings(
+    corpus: Corpus, tokenizer: CachedTokenizer, width: int, output: str, report: Report, executor: Executor = RAY
+) -> str:
+    """Return the folder of the corpus' word embeddings of length `width`; make them if missing.
 
     Raises DataError if the folder is damaged, and ConfigError if this machine cannot see the files that a task wrote.
     """
@@ -51,7 +53,7 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
             work = partial(
                 publish, corpus=replace(corpus, train=(), heldout=()), tokenizer=tokenizer, width=width, folder=folder
             )
-            (summary,) = run_tasks(work, [[astuple(window) for window in windows]])
+            (summary,) = run_tasks(executor, work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
                 raise unshared_output(output, f"this machine does not have the word embeddings {folder}")
             report(
@@ -66,7 +68,7 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
 def publish(
     windows: Sequence[Sequence[Any]], corpus: Corpus, tokenizer: CachedTokenizer, width: int, folder: str
 ) -> dict[str, int]:
-    """Ray task: count co-occurrences in the windows, and publish the embeddings, float32 (entries, width).
+    """Task: count co-occurrences in the windows, and publish the embeddings, float32 (entries, width).
 
     Each item of `windows` is a list of the fields of a Window.
 

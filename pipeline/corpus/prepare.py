@@ -22,6 +22,7 @@ from pipeline.corpus.progress import MILLION
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
+from pipeline.corpus.tasks import RAY, Executor
 from pipeline.corpus.web import patience
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.locations import is_url
@@ -80,13 +81,15 @@ def list_sources(sources: Sequence[str], settings: Preparation, folder: str, rep
     return Listing(sources=listed, settings=settings, folder=folder)
 
 
-def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: Report = print) -> Corpus:
+def prepare(
+    sources: Sequence[str], settings: Preparation, folder: str, report: Report = print, executor: Executor = RAY
+) -> Corpus:
     """List the sources and prepare a corpus from them, as `prepare_listed` does."""
-    return prepare_listed(list_sources(sources, settings, folder, report), report)
+    return prepare_listed(list_sources(sources, settings, folder, report), report, executor)
 
 
-def prepare_listed(listing: Listing, report: Report) -> Corpus:
-    """Prepare a corpus in the listing's folder on the running Ray. If the corpus is already finished, only return it.
+def prepare_listed(listing: Listing, report: Report, executor: Executor = RAY) -> Corpus:
+    """Prepare a corpus in the listing's folder; by default, on the running Ray. If it is finished, only return it.
 
     The corpus depends only on the contents of the inputs and the settings, not on machines, CPUs or the order of files.
     An interrupted preparation is continued. If files or sources were added or changed, only these are read, and all
@@ -105,7 +108,7 @@ def prepare_listed(listing: Listing, report: Report) -> Corpus:
         )
         storage.require_writable("folder", folder)
         with locked(folder), patience(settings.web_timeout, report):
-            _build(files, settings, folder, listing.plan, report)
+            _build(files, settings, folder, listing.plan, report, executor)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {_summary(corpus)}")
     return corpus
@@ -201,21 +204,23 @@ def _matches_plan(folder: str, plan: Plan) -> bool:
     return stored_options == plan.sources and inputs == plan.inputs
 
 
-def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
+def _build(
+    files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report, executor: Executor
+) -> None:
     """Run all stages and write the manifest.
 
     Near-duplicates are not dropped among given pairs: many pairs have a text in common.
     """
     if any(file.format == PAIRS for file in files):
         settings = replace(settings, near_duplicates=None)
-    parts, parents, tallies = extract(files, settings, folder, report)
+    parts, parents, tallies = extract(files, settings, folder, report, executor)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)
     # The names of overlap files and shard reports begin with this digest of everything that these files depend on.
     digest = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
-        find_overlaps(folder, parts, digest, count, settings.heldout_share, report)
-    shards = shuffle_into_shards(folder, parts, digest, count, settings, tallies, report)
+        find_overlaps(folder, parts, digest, count, settings.heldout_share, report, executor)
+    shards = shuffle_into_shards(folder, parts, digest, count, settings, tallies, report, executor)
     manifest = asdict(plan) | manifest_contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"

@@ -1,4 +1,4 @@
-"""Run the stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards.
+"""Run the stages of preparation as tasks: files -> parts -> overlaps -> shards.
 
 The stages report their progress and stop if too much input is broken.
 """
@@ -19,7 +19,7 @@ from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
 from pipeline.corpus.progress import Progress
 from pipeline.corpus.shards import write_shard
-from pipeline.corpus.tasks import fetch_and_run_tasks, relay_reports, run_tasks
+from pipeline.corpus.tasks import Executor, fetch_and_run_tasks, run_tasks
 from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
 from pipeline.reporting import Report
@@ -33,7 +33,7 @@ Tallies = dict[str, Tally]
 
 
 def extract(
-    files: Sequence[InputFile], settings: Preparation, folder: str, report: Report
+    files: Sequence[InputFile], settings: Preparation, folder: str, report: Report, executor: Executor
 ) -> tuple[list[str], np.ndarray, Tallies]:
     """Run the first stage, which writes parts; return the parts' names, the smallest parent hashes, and the tallies.
 
@@ -53,7 +53,7 @@ def extract(
     parents: list[int] = []
     with Progress(report, "reading", "files", len(inputs)) as progress:
         progress.skip(len(inputs) - len(waiting))
-        for record in chain(done, _extract_files(waiting, heads, settings, folder, report)):
+        for record in chain(done, _extract_files(waiting, heads, settings, folder, report, executor)):
             parts += record["parts"]
             parents += record["parents"]
             _add_tallies(tallies, record["tallies"])
@@ -67,7 +67,12 @@ def extract(
 
 
 def _extract_files(
-    files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
+    files: Sequence[InputFile],
+    heads: Mapping[str, bytes],
+    settings: Preparation,
+    folder: str,
+    report: Report,
+    executor: Executor,
 ) -> Iterator[dict[str, Any]]:
     """Read files, write their parts and yield the record of each batch.
 
@@ -76,14 +81,13 @@ def _extract_files(
     """
     work = partial(_parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
-        with relay_reports(report) as say:
-            yield from run_tasks(
-                partial(work, report=say), _batch_items([file for file in web if file.start is None]), WEB_CONNECTIONS
-            )
+        with executor.relay_reports(report) as say:
+            whole = _batch_items([file for file in web if file.start is None])
+            yield from run_tasks(executor, partial(work, report=say), whole, WEB_CONNECTIONS)
             fetching = partial(_fetch_task, seconds=settings.web_timeout, report=say)
             ranged = _batch_items([file for file in web if file.start is not None])
-            yield from fetch_and_run_tasks(fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
-    yield from run_tasks(work, _batch_items([file for file in files if not file.location.startswith(WEB)]))
+            yield from fetch_and_run_tasks(executor, fetching, WEB_CONNECTIONS, partial(work, report=say), ranged)
+    yield from run_tasks(executor, work, _batch_items([file for file in files if not file.location.startswith(WEB)]))
 
 
 def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
@@ -92,7 +96,7 @@ def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
 
 
 def _fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
-    """Ray task of the first stage: download the ranges of a batch. It waits at most `seconds` for the next byte."""
+    """Task of the first stage: download the ranges of a batch. It waits at most `seconds` for the next byte."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
@@ -106,7 +110,7 @@ def _parts_task(
     heads: Mapping[str, bytes],
     report: Report = print,
 ) -> dict[str, Any]:
-    """Ray task of the first stage: write the parts of a batch; `report` receives lines about web servers."""
+    """Task of the first stage: write the parts of a batch; `report` receives lines about web servers."""
     with patience(settings.web_timeout, report):
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
@@ -128,27 +132,36 @@ def _reusable(finished: dict[str, dict[str, Any]], files: Sequence[InputFile]) -
     return chosen
 
 
-def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
+def find_overlaps(
+    folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report, executor: Executor
+) -> None:
     """Run the second stage, which finds texts contained in other texts."""
     work = partial(_overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
-        for _ in run_tasks(work, list(range(count))):
+        for _ in run_tasks(executor, work, list(range(count))):
             progress.advance(1)
 
 
 def _overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
-    """Ray task of the second stage: compare one range of hashes."""
+    """Task of the second stage: compare one range of hashes."""
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
 def shuffle_into_shards(
-    folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
+    folder: str,
+    parts: list[str],
+    plan: str,
+    count: int,
+    settings: Preparation,
+    tallies: Tallies,
+    report: Report,
+    executor: Executor,
 ) -> list[dict[str, Any]]:
     """Run the third stage, which writes all shards; return the shards' reports in order. Adds drops to `tallies`."""
     work = partial(_shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
-        for number, result in run_tasks(work, list(range(count))):
+        for number, result in run_tasks(executor, work, list(range(count))):
             shards[number] = result
             _add_tallies(tallies, result["tallies"])
             progress.advance(1)
@@ -158,7 +171,7 @@ def shuffle_into_shards(
 def _shard_task(
     number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
 ) -> tuple[int, dict[str, Any]]:
-    """Ray task of the third stage: write one shard."""
+    """Task of the third stage: write one shard."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 

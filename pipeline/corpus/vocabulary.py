@@ -10,6 +10,7 @@ from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words, texts_of
 from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.tasks import RAY, Executor
 from pipeline.corpus.weights import NO_FACTORS, language_factors, text_by_language
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
@@ -30,9 +31,14 @@ SAMPLE_CHARACTERS = 1_000_000
 
 
 def trained_vocabulary(
-    settings: VocabularySettings, corpus: Corpus, output: str, report: Report, language_exponent: float = 1.0
+    settings: VocabularySettings,
+    corpus: Corpus,
+    output: str,
+    report: Report,
+    language_exponent: float = 1.0,
+    executor: Executor = RAY,
 ) -> Vocabulary:
-    """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
+    """Return the vocabulary trained on the corpus; train it if `output` does not have it.
 
     If `language_exponent` is not 1, documents are repeated as in an epoch of training. The exponent sets the share of
     each language. Here the shares are measured in text length, not in tokens.
@@ -44,7 +50,7 @@ def trained_vocabulary(
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             made_from = {"corpus": corpus.fingerprint, "settings": about}
-            _train(settings, splitting, corpus, folder, made_from, report, language_exponent)
+            _train(settings, splitting, corpus, folder, made_from, report, language_exponent, executor)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
@@ -122,6 +128,7 @@ def extended_vocabulary(
     output: str,
     report: Report,
     language_exponent: float = 1.0,
+    executor: Executor = RAY,
 ) -> Vocabulary:
     """Return `base` with settings.extend words of the corpus added, or with all new words if the corpus has fewer.
 
@@ -144,7 +151,7 @@ def extended_vocabulary(
     with locked_name(folder, wait=True):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             made_from = {"corpus": corpus.fingerprint, "settings": about}
-            _publish_new_words(base, settings, corpus, folder, made_from, report, language_exponent)
+            _publish_new_words(base, settings, corpus, folder, made_from, report, language_exponent, executor)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to make it again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
@@ -165,13 +172,14 @@ def _publish_new_words(
     about: dict[str, Any],
     report: Report,
     language_exponent: float,
+    executor: Executor,
 ) -> None:
     """Count the words of the corpus and publish the words to add to the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
     splitting = extension.splitting_of(base)
     factors = _factors(corpus, language_exponent)
-    counts = count_words(corpus, windows, splitting, partial, report, factors=factors)
+    counts = count_words(corpus, windows, splitting, partial, report, executor=executor, factors=factors)
     words = extension.new_words(counts.table, base, settings.extend)
     with scratch_folder("vocabulary") as temporary:
         (temporary / NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -215,6 +223,7 @@ def _train(
     about: dict[str, Any],
     report: Report,
     language_exponent: float,
+    executor: Executor,
 ) -> None:
     """Count the words of the corpus, train the vocabulary and publish it. The manifest has `about` and the counts."""
     report(
@@ -225,7 +234,9 @@ def _train(
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
     factors = _factors(corpus, language_exponent)
-    counts = count_words(corpus, windows, splitting, partial, report, most_words=most, factors=factors)
+    counts = count_words(
+        corpus, windows, splitting, partial, report, executor=executor, most_words=most, factors=factors
+    )
     report(
         f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, "
         f"{counts.dropped:,} of those dropped as too rare"

@@ -131,6 +131,30 @@ OF_ROWS = (
         after="limit = np.where(heldout, settings.near_duplicates, settings.near_duplicates)",
         tests=("tests/unit/corpus/test_shards.py",),
     ),
+    Mutant(
+        name="shards-in-order-of-arrival",
+        guarantee="corpus: its order and fingerprint do not depend on which task ends first",
+        file="corpus/stages.py",
+        before="return [shards[number] for number in range(count)]",
+        after="return list(shards.values())",
+        tests=("tests/unit/corpus/test_prepared_corpus.py",),
+    ),
+    Mutant(
+        name="finished-tasks-run-again",
+        guarantee="preparation: a stopped one reads no batch of files again that it has finished",
+        file="corpus/stages.py",
+        before="done = _reusable(records(storage.join(folder, PARTS), settings), inputs)",
+        after="done = _reusable({}, inputs)",
+        tests=("tests/unit/corpus/test_resumed_preparation.py",),
+    ),
+    Mutant(
+        name="error-limit-ignored",
+        guarantee="preparation: too much broken input is refused",
+        file="corpus/stages.py",
+        before="if broken > limit * count and broken > (limit > 0):",
+        after="if broken == count:",
+        tests=("tests/unit/corpus/test_input_limits.py",),
+    ),
     # Labelled files
     Mutant(
         name="nan-always-a-class",

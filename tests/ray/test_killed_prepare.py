@@ -12,13 +12,16 @@ import pytest
 import ray
 
 from jobs.prepare import main
+from pipeline.config.data import Preparation
 from pipeline.corpus.prepared import load_corpus
+from tests.books import quiet_prepare
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 STAGES = ("parts/????????????????.json", "parts/*-overlap-*.parquet", "parts/*-?????.json")
 """Files that the first finished task of each stage leaves: for a batch of files, a range of hashes, a shard."""
-SETTINGS = (
+SETTINGS = Preparation(window_characters=20_000, windows_per_shard=4, piece_characters=2_000)
+FLAGS = (
     "--prepare.window-characters",
     "20000",
     "--prepare.windows-per-shard",
@@ -63,9 +66,8 @@ def kill_when(arguments: list[str], folder: Path, stage: str) -> None:
 
 
 def test_killed_in_any_stage_it_resumes_from_finished_tasks(texts: Path, tmp_path: Path) -> None:
-    wanted = ["--corpus", str(texts), *SETTINGS]
-    folder, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
-    assert main([*wanted, "--folder", str(undisturbed)]) == 0
+    wanted = ["--corpus", str(texts), *FLAGS]
+    folder = tmp_path / "killed"
     before: dict[Path, int] = {}
     for stage in STAGES:
         kill_when([*wanted, "--folder", str(folder)], folder, stage)
@@ -76,7 +78,7 @@ def test_killed_in_any_stage_it_resumes_from_finished_tasks(texts: Path, tmp_pat
     assert main([*wanted, "--folder", str(folder)]) == 0
     parts = {path: when for path, when in before.items() if "-" not in path.name}
     assert len(parts) == 3 and parts.items() <= done(folder).items()
-    one, other = load_corpus(str(folder)), load_corpus(str(undisturbed))
+    one, other = load_corpus(str(folder)), quiet_prepare([texts], tmp_path / "undisturbed", SETTINGS)
     assert (one.fingerprint, one.train, one.heldout, one.counts, one.dropped) == (
         other.fingerprint,
         other.train,

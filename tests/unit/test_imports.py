@@ -344,9 +344,11 @@ def test_modules_load_no_package_that_they_do_not_need() -> None:
     assert loaded_after(asked) == [*([] for _ in STEPS), ["pyarrow", "torch", "ray"]]
 
 
-def test_functions_of_text_load_neither_ray_nor_torch() -> None:
+def test_functions_of_text_and_of_preparing_a_corpus_load_neither_ray_nor_torch() -> None:
     modules = [*modules_of(*GROUND, "text"), "pipeline.corpus.order"]
-    assert loaded_after([(modules, [*HEAVY, "torch", "pyarrow"])]) == [["pyarrow"]]
+    preparing = [f"pipeline.corpus.{name}" for name in ("prepare", "vocabulary", "embeddings")]
+    heavy = [*HEAVY, "torch"]
+    assert loaded_after([(modules, [*heavy, "pyarrow"]), (preparing, heavy)]) == [["pyarrow"], []]
 
 
 def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:

@@ -33,3 +33,18 @@ def test_the_kinds_and_sizes_of_presets_are_not_refused(path: str):
     for kind, size in {(preset.vocabulary.kind, preset.vocabulary.size) for preset in PRESETS.values()}:
         found = given_vocabulary(VocabularySettings(path=path, lowercase=True, kind=kind, size=size))
         assert found is not None and found.size == 7
+
+
+def test_settings_complete_a_given_vocabulary(tmp_path: Path) -> None:
+    assert given_vocabulary(VocabularySettings()) is None
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nä\n")
+    settings = VocabularySettings(path=str(tmp_path), lowercase=True, strip_accents=False, chinese_characters=False)
+    given = given_vocabulary(settings)
+    assert given and (given.strip_accents, given.chinese_characters) == (False, False)
+    (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
+    with pytest.raises(
+        ConfigError,
+        match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave "
+        r"vocabulary.strip_accents out, or set it to True",
+    ):
+        given_vocabulary(settings)

@@ -1,3 +1,5 @@
+"""Vocabularies that are trained on a corpus or extended by its words, and the counts that they are made from."""
+
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,7 +15,6 @@ from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, count_words, counting_tasks, sum_partition, texts_of, write_counts
-from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.vocabulary import (
     extended_vocabulary,
@@ -24,13 +25,13 @@ from pipeline.corpus.vocabulary import (
 )
 from pipeline.errors import ConfigError, DataError
 from pipeline.locks import locked_name
+from pipeline.reporting import Report, no_op
 from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import iterate_counts, train_vocabulary, word_counts
 from pipeline.text.vocabulary import Vocabulary
-
-pytestmark = pytest.mark.usefixtures("local_ray")
+from tests.in_process import IN_PROCESS
 
 UNCASED = Splitting(lowercase=True)
 WINDOWS, DOCUMENTS = 12, 5
@@ -77,8 +78,13 @@ def texts(corpus: Corpus) -> list[str]:
     return list(texts_of(corpus, corpus.train))
 
 
-def silent(line: str) -> None:
-    pass
+def train(settings: VocabularySettings, corpus: Corpus, output: Path, report: Report = no_op) -> Vocabulary:
+    return trained_vocabulary(settings, corpus, str(output), report, executor=IN_PROCESS)
+
+
+def extend(base: Vocabulary, words: int, corpus: Corpus, output: Path, report: Report = no_op) -> Vocabulary:
+    settings = VocabularySettings(extend=words)
+    return extended_vocabulary(base, settings, corpus, str(output), report, executor=IN_PROCESS)
 
 
 @pytest.mark.parametrize("tasks", [1, 3, WINDOWS - 1])
@@ -87,7 +93,9 @@ def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_
     size = 1 if tasks == WINDOWS - 1 else characters // tasks
     assert len(counting_tasks(corpus.train, size)) == tasks
     lines: list[str] = []
-    counts = count_words(corpus, corpus.train, UNCASED, str(tmp_path), lines.append, task_characters=size)
+    counts = count_words(
+        corpus, corpus.train, UNCASED, str(tmp_path), lines.append, executor=IN_PROCESS, task_characters=size
+    )
     expected = word_counts(texts(corpus), UNCASED)
     assert dict(iterate_counts(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
     assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
@@ -98,7 +106,7 @@ def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_
 
 def test_the_rarest_words_are_dropped_beyond_the_bound(corpus: Corpus, tmp_path: Path) -> None:
     expected = word_counts(texts(corpus), UNCASED)
-    few = count_words(corpus, corpus.train, UNCASED, str(tmp_path), silent, most_words=PARTITIONS)
+    few = count_words(corpus, corpus.train, UNCASED, str(tmp_path), no_op, executor=IN_PROCESS, most_words=PARTITIONS)
     kept = dict(iterate_counts(few.table))
     assert len(kept) <= PARTITIONS and few.dropped == few.distinct - len(kept) == len(expected) - len(kept) > 0
     assert (
@@ -124,19 +132,19 @@ def test_a_vocabulary_is_trained_once_and_is_that_of_one_process(corpus: Corpus,
     lowercase = kind == "wordpiece"  # said, because the corpus has accents, and is cased by default
     settings = VocabularySettings(kind=kind, size=300, unused=3, training_characters=None, lowercase=lowercase)
     lines: list[str] = []
-    trained = trained_vocabulary(settings, corpus, str(tmp_path), lines.append)
+    trained = train(settings, corpus, tmp_path, lines.append)
     assert trained == train_vocabulary(texts(corpus), kind=kind, size=300, lowercase=lowercase, unused=3)
     assert (
         lines[lowercase] == f"vocabulary: training 300 {'uncased' if lowercase else 'cased'} {kind} entries"
         and "learning from" in lines[-2]
     )
     again: list[str] = []
-    assert trained_vocabulary(settings, corpus, str(tmp_path), again.append) == trained and again == []
+    assert train(settings, corpus, tmp_path, again.append) == trained and again == []
 
 
 def test_the_manifest_names_the_inputs_and_no_temporary_files_stay(corpus: Corpus, tmp_path: Path) -> None:
     settings = VocabularySettings(size=300, training_characters=None, lowercase=True)
-    trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    trained = train(settings, corpus, tmp_path)
     (folder,) = (tmp_path / "vocabularies").iterdir()
     assert folder.name.startswith("0123456789ab-wordpiece-300-")
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -157,11 +165,11 @@ def test_the_manifest_names_the_inputs_and_no_temporary_files_stay(corpus: Corpu
 
 def test_a_run_waits_for_the_vocabulary_that_another_run_trains(corpus: Corpus, tmp_path: Path) -> None:
     settings = VocabularySettings(size=300)
-    trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    trained = train(settings, corpus, tmp_path)
     (folder,) = (tmp_path / "vocabularies").iterdir()
     with ThreadPoolExecutor(max_workers=1) as other:
         with locked_name(str(folder)):
-            waiting = other.submit(trained_vocabulary, settings, corpus, str(tmp_path), silent)
+            waiting = other.submit(train, settings, corpus, tmp_path)
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.2)
         assert waiting.result(timeout=60) == trained
@@ -170,7 +178,7 @@ def test_a_run_waits_for_the_vocabulary_that_another_run_trains(corpus: Corpus, 
 def test_other_settings_are_another_folder(corpus: Corpus, tmp_path: Path) -> None:
     base = VocabularySettings(size=300, training_characters=None)
     for settings in (base, replace(base, unused=1)):
-        trained_vocabulary(settings, corpus, str(tmp_path), silent)
+        train(settings, corpus, tmp_path)
     assert len([path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == ""]) == 2
 
 
@@ -191,49 +199,32 @@ def test_every_setting_of_a_vocabulary_changes_its_folder() -> None:
 
 def test_files_of_an_interrupted_training_are_ignored(corpus: Corpus, tmp_path: Path) -> None:
     settings = VocabularySettings(size=300)
-    trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    trained = train(settings, corpus, tmp_path)
     folder = next(path for path in (tmp_path / "vocabularies").iterdir() if path.suffix == "")
     (folder / "manifest.json").unlink()
     (folder / "vocab.txt").write_text("half")
     left = folder.with_name(f"{folder.name}.counts")
     left.mkdir()
     (left / "part-00000.arrow").write_bytes(b"half")
-    assert (
-        trained_vocabulary(settings, corpus, str(tmp_path), silent) == trained and storage.damage(str(folder)) is None
-    )
+    assert train(settings, corpus, tmp_path) == trained and storage.damage(str(folder)) is None
     assert not left.exists()
 
 
 def test_a_damaged_vocabulary_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     settings = VocabularySettings(size=300)
-    trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    train(settings, corpus, tmp_path)
     next((tmp_path / "vocabularies").glob("*/vocab.txt")).write_text("other")
     with pytest.raises(
         DataError,
         match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete this folder to train it again",
     ):
-        trained_vocabulary(settings, corpus, str(tmp_path), silent)
+        train(settings, corpus, tmp_path)
 
 
 def test_the_first_windows_reach_the_requested_characters(corpus: Corpus) -> None:
     first, second = (window.characters for window in corpus.train[:2])
     assert first_windows(corpus, first) == corpus.train[:1] and first_windows(corpus, first + 1) == corpus.train[:2]
     assert first_windows(corpus, first + second) == corpus.train[:2] and first_windows(corpus, None) == corpus.train
-
-
-def test_settings_complete_a_given_vocabulary(tmp_path: Path) -> None:
-    assert given_vocabulary(VocabularySettings()) is None
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nä\n")
-    settings = VocabularySettings(path=str(tmp_path), lowercase=True, strip_accents=False, chinese_characters=False)
-    given = given_vocabulary(settings)
-    assert given and (given.strip_accents, given.chinese_characters) == (False, False)
-    (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
-    with pytest.raises(
-        ConfigError,
-        match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave "
-        r"vocabulary.strip_accents out, or set it to True",
-    ):
-        given_vocabulary(settings)
 
 
 LETTERS = "kalomeéndrtsux1."
@@ -253,8 +244,8 @@ BY_LETTERS = Vocabulary(
 
 
 def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_path: Path) -> None:
-    settings, lines = VocabularySettings(extend=3), []
-    longer = extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append)
+    lines: list[str] = []
+    longer = extend(BY_LETTERS, 3, corpus, tmp_path, lines.append)
     counted = word_counts(texts(corpus), UNCASED)
     words = new_words(counting.counts_table(counted), BY_LETTERS, 3)
     assert len(words) == 3 and min(counted[word] for word in words) >= 5
@@ -265,16 +256,13 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
         f"{', '.join(words)}"
     )
     lines.clear()
-    assert extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), lines.append) == longer and len(lines) == 1
-    assert (
-        extended_vocabulary(BY_LETTERS, VocabularySettings(extend=1), corpus, str(tmp_path), silent).size
-        == BY_LETTERS.size
-    )
+    assert extend(BY_LETTERS, 3, corpus, tmp_path, lines.append) == longer and len(lines) == 1
+    assert extend(BY_LETTERS, 1, corpus, tmp_path).size == BY_LETTERS.size
     next((tmp_path / "vocabularies").glob("*extended-3*/words.json")).write_text("[]")
     with pytest.raises(
         DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete this folder to make it again"
     ):
-        extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), silent)
+        extend(BY_LETTERS, 3, corpus, tmp_path)
 
 
 def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
@@ -283,6 +271,4 @@ def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
         match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies, but this vocabulary is unigram: leave "
         r"vocabulary.extend out$",
     ):
-        extended_vocabulary(
-            replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent
-        )
+        extend(replace(BY_LETTERS, kind="unigram"), 3, corpus, tmp_path)
