@@ -60,6 +60,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
+def tiny_config(tiny_config: Pretrain) -> Pretrain:
+    """The tiny training on one thread: two would wait for each other beside other processes."""
+    return replace(tiny_config, placement=Placement(threads=1))
+
+
+@pytest.fixture
 def tokens(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
     location = str(tmp_path / "tokens.npz")
     save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=32)
@@ -182,7 +188,7 @@ def test_other_families(
     if family == "distilbert":  # from a teacher of the same vocabulary
         teacher = checkpoint.newest_sound(str(tiny_run), print)
         config = replace(config, objective=Distilled(teacher=teacher))
-    measured = train_on_tokens(replace(config, placement=Placement(recompute=True)), tokens, print)
+    measured = train_on_tokens(replace(config, placement=Placement(recompute=True, threads=1)), tokens, print)
     assert measured["steps"] == 2 and measured["heldout_after"]["heldout/mlm_loss"] > 0
 
 
