@@ -19,7 +19,7 @@ from tests.conftest import shares_ray  # noqa: E402
 def local_ray() -> None:
     """Start one small Ray for the tests that share it, unless it runs; it may have more CPUs than the machine."""
     if not ray.is_initialized():
-        cluster.start(num_cpus=3, log_to_driver=False, logging_level="ERROR")
+        cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
 
 
 @pytest.hookimpl(trylast=True)

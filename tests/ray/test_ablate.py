@@ -47,10 +47,12 @@ def test_a_stopped_ablation_leaves_nothing_running_and_continues_to_a_comparison
     asked = [*TINY.split(), "--corpus", str(small_corpus), "--output", str(tmp_path), "--tokens", "60k"]
     config = read_ablate([*asked, "--checkpoint.every", "20"], "")
     lines: list[str] = []
+    stopped: list[str] = []
 
     def stop_at_first_checkpoint(line: str) -> None:
         lines.append(line)
-        if list((tmp_path / "runs").glob("*/checkpoints/*/manifest.json")):
+        if not stopped and list((tmp_path / "runs").glob("*/checkpoints/*/manifest.json")):
+            stopped.append(line)
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):

@@ -66,7 +66,7 @@ OPTIONS = f"""--steps {STEPS} --prepare.window-characters 6000 --prepare.piece-c
     --batch.rows-per-step 16 --batch.rows-per-slot 4 optimizer:adam-w --optimizer.learning-rate 1e-2
     --evaluation.every {EVALUATED} --evaluation.rows 64 --checkpoint.every {SAVED} --checkpoint.keep 2
     --tracking.every 1 --placement.precision float32 --placement.compile off --placement.device cpu
-    --placement.threads 1""".split()
+    --placement.threads 1 --placement.data-cpus 1""".split()
 """36 words repeat themselves in the corpus, so near duplicates stay."""
 History = dict[str, dict[int, float]]
 

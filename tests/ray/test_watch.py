@@ -53,26 +53,26 @@ def test_silence_is_reported_once_until_the_next_message(monkeypatch: pytest.Mon
     )
 
 
-def test_a_driver_releases_the_reservation_of_the_one_before(tmp_path) -> None:
+def test_a_driver_releases_the_reservation_of_the_one_before(tmp_path: Path) -> None:
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
         get_or_create_autoscaling_coordinator,
     )
 
-    coordinator = get_or_create_autoscaling_coordinator()
+    coordinator, cpus = get_or_create_autoscaling_coordinator(), ray.cluster_resources()["CPU"]
     bundle = {"CPU": 2.0}
     ray.get(coordinator.request_resources.remote(requester_id="train-first", resources=[bundle], expire_after_s=180))
     (tmp_path / "reservation.json").write_text('{"requester": "train-first"}')
     assert ray.get(coordinator.get_reserved_resources.remote("train-first"))
     take_reservation(str(tmp_path), "train-second")
     ray.get(
-        coordinator.request_resources.remote(requester_id="train-second", resources=[{"CPU": 6.0}], expire_after_s=180)
+        coordinator.request_resources.remote(requester_id="train-second", resources=[{"CPU": cpus}], expire_after_s=180)
     )
     deadline = time.monotonic() + 30
     while not ray.get(coordinator.get_reserved_resources.remote("train-second")) and time.monotonic() < deadline:
         time.sleep(0.2)
     (reserved,) = ray.get(coordinator.get_reserved_resources.remote("train-second")).values()
     ray.get(coordinator.cancel_request.remote(requester_id="train-second"))
-    assert reserved["CPU"] == 6.0 and "train-second" in (tmp_path / "reservation.json").read_text()
+    assert reserved["CPU"] == cpus and "train-second" in (tmp_path / "reservation.json").read_text()
 
 
 def run_a_broken_module(settings: dict) -> None:
