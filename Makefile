@@ -46,8 +46,11 @@ finetune: $(VENV)/.installed ## fine-tune the newest run's model, or CHECKPOINT=
 finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloaded once; GRID=bert or miniatures for the published grids, else within MINUTES=20
 	@$(newest); $(BIN)/python jobs/finetune.py --checkpoint "$$checkpoint" --task glue $(if $(GLUE),--data '$(GLUE)') --output '$(OUTPUT)' $(minutes) $(ARGS)
 
-QUICK := tests/unit/text tests/unit/tasks tests/unit/objectives tests/unit/show tests/unit/test_arguments.py tests/unit/test_config.py \
-    tests/unit/test_errors.py tests/unit/test_imports.py tests/unit/test_toml.py tests/unit/test_tree.py
+# Two processes; the tests on Ray first.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
+UNIT := text tasks objectives show model embed predict export adapt ablation minimal_pairs retrieval pictures workflows
+LOOSE := arguments config errors exit_codes imports locations mutants toml touched tree
+QUICK := $(UNIT:%=tests/unit/%) $(LOOSE:%=tests/unit/test_%.py)
 
 lint: $(VENV)/.installed-test ## lint, formatting and types
 	$(BIN)/ruff check
@@ -56,9 +59,6 @@ lint: $(VENV)/.installed-test ## lint, formatting and types
 
 check: lint ## the same, and the tests that need neither Ray nor minutes
 	$(PYTEST) $(QUICK)
-
-# Two processes; what starts Ray is first.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
 
 test: $(VENV)/.installed-test ## run the tests of the first tier, in minutes
 	$(PYTEST) $(ARGS)

@@ -41,8 +41,9 @@ SECOND_TIER: dict[str, tuple[str, ...]] = {
     "LICENSE": (),
     "tests": (),
 }
-"""What a change of a folder, or of a file that lies loose, needs beside the first tier and the folder's own unit tests.
-What is not here needs all tests: most jobs stand on it.
+"""Tests that a change of a folder or a loose file needs beside the first tier and the folder's own unit tests.
+
+A folder or file that is not in the table needs all tests, because most jobs stand on it.
 """
 
 

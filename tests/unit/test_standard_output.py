@@ -20,6 +20,8 @@ def printed_to(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
     """Let standard output write to a descriptor, which is closed after the test."""
     opened: list[int] = []
     monkeypatch.setattr(sys, "__stdout__", sys.__stdout__)
+    # A shell without job control has it ignored in the background.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def use(descriptor: int, encoding: str = "utf-8") -> None:
         opened.append(descriptor)
@@ -31,6 +33,7 @@ def printed_to(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
     for descriptor in opened:
         os.close(descriptor)
     standard_output.abandoned.clear()
+    signal.signal(signal.SIGINT, handler)
 
 
 def without_reader() -> int:

@@ -8,7 +8,7 @@ SECOND = re.compile(r"mark\.second\b|second=")
 HELD_BY_ALL = {"tests/cuda/test_gpu_path.py", "tests/unit/test_environment.py"} | {
     f"tests/ray/test_{name}.py" for name in ("faults", "stream", "watch")
 }
-"""What only a change of code that most jobs stand on can break."""
+"""Modules that only a change of code that most jobs stand on can break."""
 
 
 def test_the_table_names_folders_and_tests_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""Where a run starts or continues, from what its folder holds."""
+"""The start of a run, or its continuation, from the contents of its folder."""
 
 from dataclasses import replace
 from pathlib import Path
