@@ -72,12 +72,15 @@ def needed(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def changed_files() -> list[str] | None:
-    """Return the files that the newest commits changed, or None if the commit before them is not there."""
-    base = os.environ.get("CI_BASE")
-    if not base:
-        newest = int(_git("log", "-1", "--format=%ct"))
-        base = _git("rev-list", "-1", f"--before={newest - DAY}", "HEAD")
-    return _git("diff", "--name-only", "--no-renames", base, "HEAD").splitlines() if base else None
+    """Return the files that the newest commits changed, or None if this is unknown: no git, or no older commits."""
+    try:
+        base = os.environ.get("CI_BASE")
+        if not base:
+            newest = int(_git("log", "-1", "--format=%ct"))
+            base = _git("rev-list", "-1", f"--before={newest - DAY}", "HEAD")
+        return _git("diff", "--name-only", "--no-renames", base, "HEAD").splitlines() if base else None
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _git(*arguments: str) -> str:

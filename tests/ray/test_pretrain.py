@@ -356,7 +356,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     return found
 
 
-@pytest.mark.second
+@pytest.mark.long  # tests/unit/train/test_phases.py has the same without Ray
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     """On two workers, one of which is killed in the second phase."""
     two = replace(

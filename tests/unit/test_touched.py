@@ -1,12 +1,16 @@
 """The tests of the second tier that a change needs: the table names what exists, and misses no module."""
 
 import re
+from pathlib import Path
 
-from tests.touched import ALL, ROOT, SECOND_TIER, needed
+import pytest
 
-SECOND = re.compile(r"mark\.second\b|second=")
+from tests import touched
+from tests.touched import ALL, ROOT, SECOND_TIER, changed_files, needed
+
+SECOND = re.compile(r"pytest\.mark\.second\b|second=")
 HELD_BY_ALL = {"tests/cuda/test_gpu_path.py", "tests/unit/test_environment.py"} | {
-    f"tests/ray/test_{name}.py" for name in ("faults", "stream", "watch")
+    f"tests/ray/test_{name}.py" for name in ("stream", "watch")
 }
 """Modules that only a change of code that most jobs stand on can break."""
 
@@ -40,3 +44,12 @@ def test_a_change_needs_the_modules_of_its_folders_or_all() -> None:
         assert needed(["pipeline/adapt/pairs.py", more]) == ALL
     folders = [f"{place}/a.py" for place in SECOND_TIER if (ROOT / place).is_dir()]
     assert needed(folders[:4]) != ALL and needed(folders[:5]) == ALL
+
+
+def test_without_older_commits_the_change_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI_BASE", raising=False)
+    monkeypatch.setattr(touched, "ROOT", tmp_path)
+    assert changed_files() is None
+    monkeypatch.setattr(touched, "ROOT", ROOT)
+    monkeypatch.setenv("CI_BASE", "0" * 40)
+    assert changed_files() is None

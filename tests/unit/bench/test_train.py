@@ -59,7 +59,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(folder)}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_config(tiny_config: Pretrain) -> Pretrain:
     """The tiny training on one thread: two would wait for each other beside other processes."""
     return replace(tiny_config, placement=Placement(threads=1))
