@@ -31,7 +31,7 @@ from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import iterate_counts, train_vocabulary, word_counts
 from pipeline.text.vocabulary import Vocabulary
-from tests.in_process import IN_PROCESS
+from tests.in_process import IN_PROCESS, InProcessExecutor
 
 UNCASED = Splitting(lowercase=True)
 WINDOWS, DOCUMENTS = 12, 5
@@ -88,14 +88,26 @@ def extend(base: Vocabulary, words: int, corpus: Corpus, output: Path, report: R
 
 
 @pytest.mark.parametrize("tasks", [1, 3, WINDOWS - 1])
-def test_counts_are_those_of_one_process_whatever_the_tasks(corpus: Corpus, tmp_path: Path, tasks: int) -> None:
+def test_counts_are_those_of_the_whole_text_whatever_the_tasks_and_their_order(
+    corpus: Corpus, tmp_path: Path, tasks: int
+) -> None:
     characters = sum(window.characters for window in corpus.train)
     size = 1 if tasks == WINDOWS - 1 else characters // tasks
     assert len(counting_tasks(corpus.train, size)) == tasks
     lines: list[str] = []
-    counts = count_words(
-        corpus, corpus.train, UNCASED, str(tmp_path), lines.append, executor=IN_PROCESS, task_characters=size
+    counts, other = (
+        count_words(
+            corpus,
+            corpus.train,
+            UNCASED,
+            str(tmp_path / str(seed)),
+            lines.append,
+            executor=InProcessExecutor(seed=seed),
+            task_characters=size,
+        )
+        for seed in (0, 1)
     )
+    assert other == counts
     expected = word_counts(texts(corpus), UNCASED)
     assert dict(iterate_counts(counts.table)) == expected and expected["meta"] > 0 and expected["力"] > 0
     assert (counts.words, counts.distinct, counts.dropped) == (expected.total(), len(expected), 0)
