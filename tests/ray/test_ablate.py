@@ -40,6 +40,7 @@ def statuses(output: Path) -> dict[str, int]:
     return {status: found.count(status) for status in found}
 
 
+@pytest.mark.long
 def test_a_stopped_ablation_leaves_nothing_running_and_continues_to_a_comparison(
     small_corpus: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from tests.chaos.simulated import Run, Site, compare, history, small_corpus
 STEPS = 400
 
 
-@pytest.mark.second
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_losing_and_adding_a_node_changes_no_losses(tmp_path: Path):
     site = Site(2)
