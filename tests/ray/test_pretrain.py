@@ -356,32 +356,30 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     return found
 
 
-@pytest.mark.long  # tests/unit/train/test_phases.py has the same without Ray
+@pytest.mark.second
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
-    """On two workers, one of which is killed in the second phase."""
-    two = replace(
+    phases = replace(
         config,
         name="two-phases",
-        workers=2,
         steps=60,
         sampling=Sampling(maximum_length=16),
         batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=10, warmup_rows=8),
         phases=TwoPhases(share=2 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2),
     )
     lines: list[str] = []
-    with killing(two, 21, kill_a_worker):
-        summary = pretrain(two, lines.append)
+    summary = pretrain(phases, lines.append)
     logged = history(summary)
-    continued = [line for line in lines if line.startswith("continuing after step ")]
-    assert (
-        "steps 1 to 20: sequences of at most 16 tokens" in lines
-        and "steps 21 to 60: sequences of at most 32 tokens" in lines
-    )
-    assert continued[0] == "continuing after step 20" and len(continued) == 2 and continued[1] != continued[0]
-    assert logged["stream/rows_crc32"] == rows_by_hand(two)
+    said = [line for line in lines if line.startswith(("steps ", "continuing after step "))]
+    assert said == [
+        "steps 1 to 20: sequences of at most 16 tokens",
+        "continuing after step 20",
+        "steps 21 to 60: sequences of at most 32 tokens",
+    ]
+    assert logged["stream/rows_crc32"] == rows_by_hand(phases)
     assert logged["heldout/maximum_length"] == {0: 16, 20: 16, 25: 32, 50: 32, 60: 32}
     assert summary["maximum_length"] == 32
-    assert [recompute_rows(run_folder(two), step, 7)[0].phase.sampling.maximum_length for step in (20, 21)] == [16, 32]
+    lengths = [recompute_rows(run_folder(phases), step, 7)[0].phase.sampling.maximum_length for step in (20, 21)]
+    assert lengths == [16, 32]
 
 
 @pytest.mark.second
@@ -490,7 +488,7 @@ def test_a_teachers_vectors_give_the_same_losses_in_every_world_and_after_a_kill
     assert vectors[0].shape == vectors[1].shape == (1, 32)
 
 
-@pytest.mark.second
+@pytest.mark.long  # its parts: tests/unit/train/test_initial.py, tests/unit/train/test_start.py
 def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> None:
     lines: list[str] = []
     counted = replace(
