@@ -102,6 +102,7 @@ AREAS = (
             "tests/unit/train/test_loop.py",
             "tests/unit/train/test_loss_scale.py",
             "tests/unit/train/test_contrastive_loop.py",
+            "tests/unit/train/test_phases.py",
             "tests/unit/train/test_reduce_precision.py",
         ),
         left_out=MODELS + OBJECTIVES,
