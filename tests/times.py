@@ -23,9 +23,11 @@ def busy_seconds() -> float:
 
 
 def seconds_of_tests(report: Path) -> dict[str, float]:
-    """Return the seconds of each test in a report of pytest, by `module::name`."""
+    """Return the seconds of each test in a report of pytest, by `module::name`; a module that was skipped is a test."""
     cases = ElementTree.parse(report).getroot().iter("testcase")
-    return {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
+    return {
+        f"{case.get('classname') or case.get('name')}::{case.get('name')}": float(case.get("time", 0)) for case in cases
+    }
 
 
 def by_file(seconds: dict[str, float]) -> Counter[str]:

@@ -39,7 +39,7 @@ SECOND_TIER: dict[str, tuple[str, ...]] = {
     "Makefile": (DOCUMENTS,),
     "README.md": (DOCUMENTS,),
     "LICENSE": (),
-    "tests": (),
+    "tests": (),  # its documents
 }
 """Tests that a change of a folder or a loose file needs beside the first tier and the folder's own unit tests.
 
@@ -60,8 +60,8 @@ def needed(files: Iterable[str]) -> tuple[str, ...]:
         name = file.rpartition("/")[2]
         if file.startswith("tests/") and name.startswith("test_"):
             modules |= {file} if (ROOT / file).exists() else set()
-        elif file.startswith("tests/") and name.endswith(".py"):
-            return ALL  # what tests share
+        elif file.startswith("tests/") and not name.endswith(".md"):
+            return ALL  # it may be shared by many tests
         else:
             places.add(place_of(file))
     if len(places) > MANY or not places <= SECOND_TIER.keys():

@@ -40,7 +40,13 @@ def test_a_change_needs_the_modules_of_its_folders_or_all() -> None:
         "tests/unit/test_touched.py",
     )
     assert needed(["tests/README.md"]) == ()
-    for more in ("pipeline/train/loop.py", "pyproject.toml", "tests/conftest.py", "pipeline/a_new_folder/a.py"):
+    for more in (
+        "pipeline/train/loop.py",
+        "pyproject.toml",
+        "tests/conftest.py",
+        "tests/cuda/guard.cpp",
+        "pipeline/new/a.py",
+    ):
         assert needed(["pipeline/adapt/pairs.py", more]) == ALL
     folders = [f"{place}/a.py" for place in SECOND_TIER if (ROOT / place).is_dir()]
     assert needed(folders[:4]) != ALL and needed(folders[:5]) == ALL
