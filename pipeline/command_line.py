@@ -4,8 +4,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pipeline.config.called import JOBS
 from pipeline.config.options import did_you_mean, nearest
+from pipeline.errors import JOBS
 from pipeline.exit_codes import job_main
 
 HELP = ("-h", "--help")

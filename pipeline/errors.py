@@ -1,11 +1,21 @@
 """Errors shown in one line, without a traceback. The line names the setting or file, the wrong values and a remedy."""
 
+import re
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 LONGEST_SHOWN = 60
 """Maximum characters of a value in a message."""
 MOST_LISTED = 20
 """Maximum number of names in a message, because files may have thousands of labels, ids or columns."""
+
+COMMAND = "bertstream"
+JOBS = (
+    *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),
+    *("mine", "adapt", "ablate", "export", "serve", "show", "bench"),
+)
+SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 
 
 class PipelineError(Exception):
@@ -63,3 +73,8 @@ def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
     cut = [name if len(name) <= LONGEST_SHOWN else f"{name[:half]}…{name[-half:]}" for name in whole[:most]]
     more = f" and {len(whole) - most:,} more" if len(whole) > most else ""
     return (", ".join(cut) or "none") + more
+
+
+def as_called(text: str) -> str:
+    """Replace `python jobs/JOB.py` in a text by `bertstream JOB` if the user started `bertstream`."""
+    return SCRIPT.sub(rf"{COMMAND} \2", text) if Path(sys.argv[0]).stem == COMMAND else text

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from pipeline import standard_output
-from pipeline.config.called import as_called
 from pipeline.environment import set_torch_defaults, stops_with_client, submission_id
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError, PipelineError, as_called
 from pipeline.reporting import print_line
 from pipeline.stopping import exit_code
 

@@ -17,11 +17,11 @@ from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
-from pipeline.durations import estimate
 from pipeline.errors import ConfigError, listed
 from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
 from pipeline.objectives.contrastive import vectors_text
 from pipeline.objectives.table import build_objective, flops_per_token
+from pipeline.reporting import estimate
 from pipeline.train.schedule import decay_start
 from pipeline.train.slot_size import LAUNCH_SECONDS, slot_advice, slot_operators
 

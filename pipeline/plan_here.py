@@ -6,10 +6,9 @@ from pipeline.config.data import GivenPairs
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.durations import estimate
 from pipeline.errors import ConfigError
 from pipeline.plan import imbalance, loads, slots_of, tokens_per_sequence
-from pipeline.reporting import Report
+from pipeline.reporting import Report, estimate
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.few_steps import FewSteps, few_steps
 from pipeline.train.run_data import known_characters, train_characters

@@ -22,11 +22,10 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.sources import parse
-from pipeline.durations import estimate
 from pipeline.embed.folder import PARTS
 from pipeline.errors import ConfigError
 from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters, tokens_per_sequence
-from pipeline.reporting import Report
+from pipeline.reporting import Report, estimate
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.few_steps import few_steps
 from pipeline.train.run import read_summary, run_folder

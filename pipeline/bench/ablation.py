@@ -41,13 +41,12 @@ from pipeline.config.options import flag_of
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import Tokens, rows_of_window
-from pipeline.durations import duration
 from pipeline.errors import ConfigError
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
 from pipeline.objectives.terms import divisors
-from pipeline.reporting import no_op, print_line
+from pipeline.reporting import duration, no_op, print_line
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module

@@ -22,11 +22,11 @@ from pipeline.bench.step import GRAPH_MODES, MODES, StepFunctions, at_least_one,
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.columns import aligned
-from pipeline.config.called import as_called
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import OnePhase
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus import token_file
+from pipeline.errors import as_called
 from pipeline.locations import absolute
 from pipeline.model.flops import utilisation
 from pipeline.objectives.table import flops_per_token

@@ -24,11 +24,11 @@ from pipeline.batch import Batch
 from pipeline.bench.cases import BATCHES, SIZES, VOCABULARY_SIZE, Case, make_batch
 from pipeline.bench.step import ROWS, ROWS_OTHERWISE, at_least_one, device_name, our_step
 from pipeline.bench.turns import median_seconds
-from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.objective import Masked
 from pipeline.config.training import AdamW
+from pipeline.errors import as_called
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.presets import PRESETS

@@ -26,13 +26,12 @@ from pipeline.batch import Batch
 from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, counted
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
-from pipeline.config.called import as_called
 from pipeline.config.checks import require
 from pipeline.config.jobs import require_recordable
 from pipeline.config.model import FamilyName
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, as_called
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import peak_flops, utilisation

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from pipeline.config.arguments import Word, chosen_kinds, converted, words_of
-from pipeline.config.called import as_called
 from pipeline.config.help_text import Described, help_text
 from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, options_of
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, as_called
 
 HELP = ("-h", "--help")
 

@@ -16,10 +16,9 @@ from pipeline.embed.chunks import Span, chunk_spans, room_of
 from pipeline.embed.description import Description
 from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
 from pipeline.errors import CheckpointError
-from pipeline.finetune.trials import answer_precision
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.model.published import fingerprint, published_folder
-from pipeline.train.hardware import autocast_of, required_device
+from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 DIGEST_CHARACTERS = 16
 

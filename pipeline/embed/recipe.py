@@ -31,11 +31,10 @@ from pipeline.embed.module_settings import (
 )
 from pipeline.encoder_folder import MODULES
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
-from pipeline.export.card import exported_length
-from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.objectives.published import ATTENTION, DENSE
+from pipeline.saved.pooling import PROMPTS, exported_length, pooling_of, prompts_of
 from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
 from pipeline.train.run import read_run, settings_of
 from pipeline.train.tuned import About

@@ -29,6 +29,7 @@ from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import PAIRS_IN_WORDS, ContrastiveTexts
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.objectives.table import DESCRIPTIONS, described
+from pipeline.saved.pooling import exported_length, trained_length
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import WEIGHTS, read_state
 from pipeline.train.run import settings_of
@@ -201,7 +202,7 @@ def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: 
         f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
         f"It was pretrained by {described(settings.objective, settings.sampling)} with bertstream {version()}, "
         f"from {started}{_texts(lineage)}: "
-        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {_trained_length(settings)} tokens, "
+        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(settings)} tokens, "
         f"seed {settings.seed}."
     )
 
@@ -233,7 +234,7 @@ def _texts(lineage: Lineage) -> str:
 
 def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return the model's limitations as a Markdown list."""
-    tokens, longest = read_state(trained.checkpoint).tokens, _trained_length(settings)
+    tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
     uses = [
         "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
         "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
@@ -269,16 +270,6 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
             f"Only the first {longest} of {positions} positions were trained: truncate texts to {longest} tokens."
         )
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _trained_length(settings: Pretrain) -> int:
-    """Return the length in tokens of the longest training sequences."""
-    return max(phase.sampling.maximum_length for phase in settings.all_phases)
-
-
-def exported_length(settings: Pretrain) -> int:
-    """Return the maximum tokens of a text that a run's model reads for a vector."""
-    return settings.sampling.exported_length or _trained_length(settings)
 
 
 def _parameters(trained: Trained) -> int:

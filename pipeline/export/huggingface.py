@@ -12,10 +12,10 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
-from pipeline.export.card import Lineage, Made, card, exported_length
+from pipeline.export.card import Lineage, Made, card
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
-from pipeline.export.sentence_files import pooling_of, prompts_of, sentence_files
+from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
@@ -24,6 +24,7 @@ from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.published import DENSE
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
+from pipeline.saved.pooling import exported_length, pooling_of, prompts_of
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 

@@ -11,32 +11,19 @@ config_sentence_transformers.json    prompts for queries and documents, if the m
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive, DistilledVectors
 from pipeline.objectives.published import ATTENTION, DENSE
+from pipeline.saved.pooling import PROMPTS, Pooling
 
 THEIRS, OURS = "sentence_transformers.models.", "bertstream."
 """Packages of the steps' classes. sentence-transformers refuses a model with a class of ours, because it cannot import
 the class. Without the step in modules.json, it would compute other vectors.
 """
-Pooling = Literal["mean", "cls", "attention"]
-"""Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
-PROMPTS = "config_sentence_transformers.json"
-"""File with the prompts."""
+
+
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Poolings of the format; each is a flag in the file."""
-
-
-def pooling_of(settings: Pretrain) -> Pooling:
-    """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""
-    return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
-
-
-def prompts_of(settings: Pretrain) -> dict[str, str]:
-    """Return {name: prompt} of the prompts that a run was trained with, under the names of sentence-transformers."""
-    return {name: text for name, text in zip(("query", "document"), settings.sampling.prompts) if text}
 
 
 def sentence_files(

@@ -3,8 +3,7 @@
 import threading
 import time
 
-from pipeline.durations import estimate
-from pipeline.reporting import Report, Waiting
+from pipeline.reporting import Report, Waiting, estimate
 
 SECONDS = 5.0
 """Minimum time between two progress lines."""

@@ -7,15 +7,14 @@ from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
 from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trials import answer_precision
+from pipeline.objectives.logits import compute_logits
 from pipeline.reporting import Report
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
-from pipeline.train.hardware import autocast_of, device_of
-from pipeline.train.trial import compute_logits
+from pipeline.train.hardware import answer_precision, autocast_of, device_of
 from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"

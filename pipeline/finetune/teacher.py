@@ -14,8 +14,8 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.finetune.problems import Problem, Teacher
-from pipeline.finetune.trials import answer_precision
-from pipeline.predict.model import fingerprint
+from pipeline.objectives.logits import compute_logits
+from pipeline.saved.digest import fingerprint
 from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.prepared import Prepared
@@ -23,9 +23,8 @@ from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.hardware import autocast_of
+from pipeline.train.hardware import answer_precision, autocast_of
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
-from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 TAUGHT = ("classification", "multilabel", "regression", "ranking")

@@ -30,7 +30,6 @@ from pipeline.finetune.problems import Problem
 from pipeline.locks import locked
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
-from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.ranking import RankingTask
@@ -52,8 +51,6 @@ from pipeline.train.trial_rows import class_weights, label_mean_and_deviation, l
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 
-NARROWER = ("bfloat16", "float16", "tf32")
-"""Number formats with fewer digits than float32."""
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
 """Encoder width up to which float32 is faster than bfloat16 on a CPU.
@@ -269,19 +266,6 @@ def precision_of(placement: ModelPlacement, width: int, device: torch.device) ->
     """
     narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
     return "float32" if narrow else chosen_precision(placement, device)
-
-
-def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
-    """Return the number format for answers: placement.precision, unless this setting is `auto`.
-
-    `trained` is the format that the model was trained in; None if unknown. On a GPU, `auto` means `trained` if that is
-    one of NARROWER and the GPU supports it. In all other cases, `auto` means float32.
-    """
-    if placement.precision != "auto":
-        return chosen_precision(placement, device)
-    if device.type == "cpu" or trained not in NARROWER or not supports_matmul(gpu_of(device), trained):
-        return "float32"
-    return trained
 
 
 def autocast_for(placement: ModelPlacement, width: int, device: torch.device) -> torch.autocast:

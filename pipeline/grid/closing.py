@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Mapping
 
-from pipeline.config.called import as_called
 from pipeline.config.finetune import Finetune
+from pipeline.errors import as_called
 from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun
 from pipeline.grid.testing import choice_columns, columns

@@ -15,14 +15,13 @@ from pipeline.finetune.paired import Difference, format_difference, over_rows, o
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.table import Reported, format_score, is_share
-from pipeline.finetune.trials import answer_precision
+from pipeline.objectives.logits import compute_logits
 from pipeline.tasks import choices, metrics, questions, sequences, similarity
 from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.tasks.task import SAVED_AS_SIMILARITY
-from pipeline.train.hardware import autocast_of, device_of
-from pipeline.train.trial import compute_logits
+from pipeline.train.hardware import answer_precision, autocast_of, device_of
 from pipeline.train.tuned import TunedModel, load_tuned
 
 RowScorer = Callable[[np.ndarray], float]

@@ -13,7 +13,6 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.recipe import DISTILLED, DROPOUT, Recipe
-from pipeline.durations import estimate
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem, data_of
@@ -22,7 +21,7 @@ from pipeline.finetune.submission import rows_to_answer
 from pipeline.finetune.trials import SHAPING_OF_KIND
 from pipeline.grid import trial_set, tune
 from pipeline.grid.trial_set import Grid, first_of_each
-from pipeline.reporting import Report
+from pipeline.reporting import Report, estimate
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.initial import Initial
 from pipeline.train.naming import is_unrecorded

@@ -9,13 +9,13 @@ from typing import Any
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
-from pipeline.durations import estimate
 from pipeline.finetune import plan, trials
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.settings import with_setting
 from pipeline.finetune.table import select
 from pipeline.finetune.trials import Trial, make_trial
+from pipeline.reporting import estimate
 from pipeline.train.initial import Initial
 
 STARTED = ("rte", "mrpc", "stsb")

@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
+from pipeline.objectives.logits import compute_logits
 from pipeline.predict.parts import CUT
 from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
@@ -18,7 +19,6 @@ from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.train.answers import answers_of, tag_probabilities_of
-from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 COLUMNS: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,6 @@ import numpy as np
 from pipeline import storage
 from pipeline.config.predict import Score
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
-from pipeline.durations import duration
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.trained import find_checkpoint, load_trained
 from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
@@ -20,7 +19,7 @@ from pipeline.minimal_pairs.pairs import encode_pairs, score_pairs
 from pipeline.minimal_pairs.paradigms import read_blimp, select
 from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R
-from pipeline.reporting import Report
+from pipeline.reporting import Report, duration
 from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences

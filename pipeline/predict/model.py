@@ -10,19 +10,19 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.errors import CheckpointError, ConfigError, DataError, shown
+from pipeline.errors import ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
-from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
 from pipeline.predict.parts import CUT
+from pipeline.saved.digest import fingerprint
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.saved import TASK, TextColumns
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.hardware import autocast_of, chosen_precision, required_device
+from pipeline.train.hardware import answer_precision, autocast_of, chosen_precision, required_device
 from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
 from pipeline.train.tuned import TunedModel, about_of
 
@@ -61,21 +61,6 @@ def identify(checkpoint: str) -> tuple[str, str]:
         about = load_published(checkpoint).about
         return about.task.kind, about.lineage[DIGEST][:16]
     return kind_of(checkpoint), fingerprint(checkpoint)
-
-
-def fingerprint(checkpoint: str) -> str:
-    """Return a digest (16 characters) of a model's folder. Raises CheckpointError if the folder has no manifest."""
-    path = storage.join(checkpoint, storage.MANIFEST)
-    if not storage.exists(path):
-        folders = (storage.join(checkpoint, name) for name in ("model", "export"))
-        inside = next((folder for folder in folders if storage.exists(storage.join(folder, storage.MANIFEST))), None)
-        wanted = (
-            "give a model that fine-tuning wrote, such as output/finetune/NAME/model; a run's export; "
-            "or a published model, as a folder or hf://OWNER/NAME"
-        )
-        instead = f"{inside} has one" if inside else wanted
-        raise CheckpointError(f"checkpoint {checkpoint} has no {storage.MANIFEST}: {instead}")
-    return storage.sha256(path)[:16]
 
 
 def kind_of(checkpoint: str) -> str:

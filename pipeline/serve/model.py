@@ -15,9 +15,9 @@ from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.tuned_card import has_vectors
-from pipeline.finetune.trials import answer_precision
 from pipeline.model.cast_once import CAST, cast_once
 from pipeline.model.int8 import refuse_int8, to_int8
+from pipeline.objectives.logits import compute_logits
 from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.onnx_encoder import use_onnx
@@ -30,9 +30,8 @@ from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.splitting import CONTINUATION
 from pipeline.train.answers import answers_of, tag_probabilities_of
-from pipeline.train.hardware import autocast_of, required_device
+from pipeline.train.hardware import answer_precision, autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST
-from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 WORD = re.compile(r"\S+")

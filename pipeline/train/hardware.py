@@ -11,7 +11,7 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.config.phases import Phase, TwoPhases
-from pipeline.config.placement import DevicePlacement
+from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, peak_flops, utilisation
@@ -21,6 +21,9 @@ from pipeline.objectives.table import flops_per_token
 UNCAST = ("float32", "tf32", "int8")
 """Number formats in which everything but the matrix products is computed in float32."""
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # part of torch's RuntimeError when CPU memory runs out
+
+NARROWER = ("bfloat16", "float16", "tf32")
+"""Number formats with fewer digits than float32."""
 
 
 def cores() -> int:
@@ -146,3 +149,16 @@ def out_of_memory_as_config_error(
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
             f"lower {' or '.join(lower)}{remedy}"
         ) from error
+
+
+def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
+    """Return the number format for answers: placement.precision, unless this setting is `auto`.
+
+    `trained` is the format that the model was trained in; None if unknown. On a GPU, `auto` means `trained` if that is
+    one of NARROWER and the GPU supports it. In all other cases, `auto` means float32.
+    """
+    if placement.precision != "auto":
+        return chosen_precision(placement, device)
+    if device.type == "cpu" or trained not in NARROWER or not supports_matmul(gpu_of(device), trained):
+        return "float32"
+    return trained

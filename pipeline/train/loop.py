@@ -18,12 +18,12 @@ from pipeline.config.checks import require
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
-from pipeline.durations import duration
 from pipeline.errors import ConfigError, DataError
 from pipeline.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
+from pipeline.reporting import duration
 from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.blimp import Blimp, evaluate_pairs

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
-from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
 from pipeline.minimal_pairs.figures import blimp_rows
@@ -17,7 +16,7 @@ from pipeline.objectives.distilled_vectors import vector_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
-from pipeline.reporting import Report
+from pipeline.reporting import Report, duration
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
     from pipeline.corpus.prepared import Corpus

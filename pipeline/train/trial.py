@@ -3,30 +3,28 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
-from pipeline.host_copies import finish_copies, start_copy
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.terms import divisors
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
 from pipeline.train.answers import answers_of
@@ -39,8 +37,6 @@ from pipeline.train.step import Compute, Slot, distributed, train_step
 from pipeline.train.trial_rows import batches, training_rows
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
-ROWS_AT_ONCE = 64  # rows or passages of a batch in evaluation
-ROW_TOKENS = 512  # mean tokens per row or passage of a full batch in evaluation; longer rows make a smaller batch
 POINTS = 100  # approximate points of a learning curve
 
 
@@ -323,57 +319,6 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
         SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in,
         embeddings,
     )
-
-
-@torch.inference_mode()
-def compute_logits(
-    module: TaskObjective,
-    rows: pa.Table,
-    device: torch.device,
-    autocast: torch.autocast,
-    after: Callable[[int], None] = lambda rows: None,
-) -> Logits:
-    """Return the module's logits of each row, in order.
-
-    After each batch, `after` is called with the number of rows in the batch.
-    """
-    module.eval()
-    # Batches hold rows of similar length, so that little padding is computed.
-    order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
-    copies: list[tuple[Tensor, Tensor]] = []
-    with autocast:
-        for chosen in _evaluated_together(rows, order):
-            batch = collate_labelled(rows.take(chosen).combine_chunks())
-            copies.append((start_copy(module.logits(batch.to(device)).float()), batch.offsets))
-            after(len(chosen))
-    finish_copies(device)
-    rows_of_logits: list[np.ndarray] = []
-    for logits, offsets in copies:
-        rows_of_logits += np.split(logits.numpy(), offsets[1:-1].numpy()) if module.per_token else list(logits.numpy())
-    return [rows_of_logits[index] for index in np.argsort(order)]
-
-
-def _evaluated_together(rows: pa.Table, order: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the indices of the rows of each batch in evaluation: consecutive parts of `order`.
-
-    A part has at most ROWS_AT_ONCE rows and ROWS_AT_ONCE * ROW_TOKENS tokens, or a single row. If rows are whole texts,
-    passages count instead of rows.
-    """
-    tokens = rows["ids"].combine_chunks().value_lengths().to_numpy()[order]
-    counts = np.ones(len(order), np.int64)
-    if PASSAGE_LENGTHS in rows.schema.names:
-        counts = rows[PASSAGE_LENGTHS].combine_chunks().value_lengths().to_numpy()[order]
-    start = 0
-    while start < len(order):
-        part = slice(start, start + ROWS_AT_ONCE)
-        fitting = max(1, min(_fitting(counts[part], ROWS_AT_ONCE), _fitting(tokens[part], ROWS_AT_ONCE * ROW_TOKENS)))
-        yield order[start : start + fitting]
-        start += fitting
-
-
-def _fitting(sizes: np.ndarray, most: int) -> int:
-    """Return how many of the first sizes add up to at most `most`."""
-    return int(np.searchsorted(np.cumsum(sizes), most, side="right"))
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:

@@ -14,10 +14,9 @@ from ray import serve as ray_serve
 from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
-from pipeline.durations import duration
 from pipeline.environment import submission_id
 from pipeline.errors import ConfigError
-from pipeline.reporting import Report
+from pipeline.reporting import Report, duration
 from pipeline.serve import model
 from pipeline.serve.deployments import MODEL, application
 from pipeline.serve.gate import token_digest

@@ -24,6 +24,7 @@ from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
 from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import encoders_in
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.ranking import RankingTask
@@ -37,7 +38,7 @@ from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from pipeline.train.trial import compute_logits, train_epoch, train_on_slots
+from pipeline.train.trial import train_epoch, train_on_slots
 from pipeline.train.trial_state import TrialState
 from tests.conftest import parts_of_preset, tiny_preset
 from tests.cuda.device import CUDA, move, on_device, pinned, waits

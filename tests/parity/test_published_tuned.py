@@ -7,11 +7,11 @@ import torch
 
 from jobs.score import main as score
 from pipeline.model.weights import published_config
+from pipeline.objectives.logits import compute_logits
 from pipeline.predict.answers import answer_items, items_of
 from pipeline.tasks.kinds import KINDS
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.published_tuned import load_tuned_or_published
-from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 from tests.parity.families import FAMILIES, ROWS, shaken
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from jobs import bench, pretrain, show
-from pipeline.config.called import as_called
+from pipeline.errors import as_called
 
 INSTALLED, CLONE = "/usr/bin/bertstream", "jobs/pretrain.py"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.command_line import main
-from pipeline.config.called import JOBS
+from pipeline.errors import JOBS
 
 
 def test_the_usage_names_every_job(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from jobs import pretrain
 from pipeline.config.ablate import Ablate
-from pipeline.config.called import JOBS
 from pipeline.config.data import (
     FullSentences,
     NextSentence,
@@ -59,7 +58,7 @@ from pipeline.config.training import (
     WarmupStableDecay,
 )
 from pipeline.corpus.order import offset
-from pipeline.errors import ConfigError
+from pipeline.errors import JOBS, ConfigError
 from pipeline.presets import PRESETS, split_preset, starting_point
 from tests.refusals import refusal
 

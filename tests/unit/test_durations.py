@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.durations import duration, estimate
+from pipeline.reporting import duration, estimate
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from pipeline.config.bench import Bench
-from pipeline.config.called import JOBS
 from pipeline.config.data import VocabularySettings
 from pipeline.config.embed import Embed, Search
 from pipeline.config.export import Export
@@ -21,7 +20,7 @@ from pipeline.config.pictures import Heads
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.config.prepare import Prepare
 from pipeline.config.show import View
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import JOBS, ConfigError, PipelineError
 from pipeline.locations import absolute, is_absolute, is_url, without_login
 from tests.refusals import refusal
 

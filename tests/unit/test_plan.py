@@ -13,7 +13,6 @@ from pipeline.config.phases import FallingMasks, OnePhase
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
-from pipeline.durations import estimate
 from pipeline.errors import ConfigError
 from pipeline.objectives.contrastive import vectors_text
 from pipeline.plan import (
@@ -35,6 +34,7 @@ from pipeline.plan import (
     worlds_to_show,
 )
 from pipeline.presets import PRESETS, bert, small_model
+from pipeline.reporting import estimate
 from pipeline.train.naming import with_name
 
 ROW = {"chip": '"A100"', "gpus": "8", "cpus": "96", "on_demand": "22.0", "spot": "13", "utilisation": "0.5"}

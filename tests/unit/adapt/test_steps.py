@@ -20,9 +20,9 @@ from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError
-from pipeline.export.card import exported_length
 from pipeline.predict.inputs import list_inputs
 from pipeline.reporting import no_op
+from pipeline.saved.pooling import exported_length
 from pipeline.text.schema import DOCUMENT
 from pipeline.train.checkpoint import folder_of
 from tests.conftest import text_of

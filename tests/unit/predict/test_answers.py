@@ -10,6 +10,7 @@ import torch
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import DataError
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.answers import answer_items, answer_schema, items_of, span_row
 from pipeline.predict.parts import CUT
@@ -18,7 +19,6 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Tuned
 from pipeline.tasks.task import SAVED_AS_SIMILARITY, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import About, TunedModel
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)

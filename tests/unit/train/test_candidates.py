@@ -16,6 +16,7 @@ from pipeline.config.ranking import Loss, Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError, DataError
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.ranking import RankingTask
 from pipeline.tasks import ranking
 from pipeline.tasks.schema import TEXTS
@@ -24,7 +25,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.candidates import grouped
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import compute_logits, train_on_slots
+from pipeline.train.trial import train_on_slots
 from pipeline.train.trial_rows import batches, sample_queries
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS
 

@@ -8,13 +8,14 @@ import torch
 from pipeline.batch import collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.objectives.choices import ChoiceTask
+from pipeline.objectives.logits import compute_logits
 from pipeline.tasks import choices
 from pipeline.tasks.choice_tables import choice_task
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import CHOICES
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import trial
-from pipeline.train.trial import batches, compute_logits, run_trial
+from pipeline.train.trial import batches, run_trial
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS, config_of
 
 WORDS = ("kar", "lost", "kand", "mir", "nel")

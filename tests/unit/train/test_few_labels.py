@@ -12,12 +12,13 @@ from pipeline.batch import collate_labelled
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import few_labels
 from pipeline.train.few_labels import FewLabels, linear_head, pairs_of
-from pipeline.train.trial import compute_logits, run_trial
+from pipeline.train.trial import run_trial
 from pipeline.train.trial_rows import rows_per_class
 from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of, prepared
 

@@ -12,6 +12,7 @@ from pipeline.batch import PASSAGE_LENGTHS, TEACHER, collate_labelled
 from pipeline.config.cutting import Cutting, PassagePooling
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks import sequences
 from pipeline.tasks.prepared import Prepared
@@ -20,7 +21,7 @@ from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import trial
 from pipeline.train.step import Compute
-from pipeline.train.trial import Result, assist_trial, compute_logits, run_trial
+from pipeline.train.trial import Result, assist_trial, run_trial
 from pipeline.train.trial_rows import batches
 from tests.ranks import Ranks
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS, config_of

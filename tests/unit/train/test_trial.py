@@ -15,6 +15,7 @@ from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
@@ -25,7 +26,7 @@ from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import trial
 from pipeline.train.schedule import rate_share
-from pipeline.train.trial import Result, compute_logits, run_trial
+from pipeline.train.trial import Result, run_trial
 from pipeline.train.trial_rows import batches, class_weights, label_mean_and_deviation, sample_rows, training_rows
 
 CPU = torch.device("cpu")

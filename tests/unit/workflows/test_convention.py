@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from pipeline.config.called import JOBS
+from pipeline.errors import JOBS
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 16

@@ -1,0 +1,31 @@
+"""How a run's model turns hidden states into a vector of a text: pooling, prompts and maximum length."""
+
+from typing import Literal
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive, DistilledVectors
+
+Pooling = Literal["mean", "cls", "attention"]
+"""Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
+PROMPTS = "config_sentence_transformers.json"
+"""File with the prompts."""
+
+
+def pooling_of(settings: Pretrain) -> Pooling:
+    """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""
+    return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
+
+
+def prompts_of(settings: Pretrain) -> dict[str, str]:
+    """Return {name: prompt} of the prompts that a run was trained with, under the names of sentence-transformers."""
+    return {name: text for name, text in zip(("query", "document"), settings.sampling.prompts) if text}
+
+
+def trained_length(settings: Pretrain) -> int:
+    """Return the length in tokens of the longest training sequences."""
+    return max(phase.sampling.maximum_length for phase in settings.all_phases)
+
+
+def exported_length(settings: Pretrain) -> int:
+    """Return the maximum tokens of a text that a run's model reads for a vector."""
+    return settings.sampling.exported_length or trained_length(settings)
