@@ -23,11 +23,11 @@ from torch import nn
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.model import Model
-from pipeline.embed.recipe import Recipe, read_recipe, trained_recipe
+from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
-from pipeline.export.tuned_card import has_vectors, tuned_files
+from pipeline.export.tuned_card import tuned_files
 from pipeline.host_copies import finish_copies, start_copy
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
@@ -45,7 +45,7 @@ from pipeline.text.vocabulary_saving import published_tokenizer
 from pipeline.train.initial import errors_with_location, load_usable, require_fitting_vocabulary
 from pipeline.train.published_tuned import head_named, is_task_head, load_tuned_or_published
 from pipeline.train.run import RUN
-from pipeline.train.tuned import TunedModel, save_tuned
+from pipeline.train.tuned import TunedModel, has_vectors, save_tuned, trained_recipe
 
 Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]

@@ -15,9 +15,10 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Replaced
 from pipeline.config.placement import ModelPlacement, TrialPlacement
 from pipeline.config.predict import Score
-from pipeline.finetune.table import Reported, is_share
+from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
+from pipeline.tasks.units import is_share
 
 LOSS, BITS = "held-out loss", "bits per byte"
 BLIMP = {"pll": "BLiMP PLL", "pll_word_l2r": "BLiMP PLL-word-l2r"}

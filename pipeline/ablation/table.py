@@ -11,7 +11,7 @@ from pipeline.columns import aligned
 from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.flat import flatten
-from pipeline.finetune.table import is_share
+from pipeline.tasks.units import is_share
 
 SIZES = ("variant", "steps", "tokens", "minutes", "seconds per step", "tokens/s")
 """Heads of the columns before the scores."""

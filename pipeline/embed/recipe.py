@@ -37,7 +37,6 @@ from pipeline.objectives.published import ATTENTION, DENSE
 from pipeline.saved.pooling import PROMPTS, exported_length, pooling_of, prompts_of
 from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
 from pipeline.train.run import read_run, settings_of
-from pipeline.train.tuned import About
 
 Pooling = Literal["mean", "cls", "max", "attention"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
@@ -148,17 +147,6 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
         projection=projection,
         prompts=prompts_of(settings),
     )
-
-
-def trained_recipe(about: About) -> Recipe:
-    """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
-
-    For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
-    """
-    if about.task.kind != "similarity":
-        return Recipe()
-    pooling = "cls" if about.pooling == "cls" else "mean"
-    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
 def prompts_in(location: str) -> tuple[str | None, str | None]:

@@ -57,15 +57,13 @@ class TextTeacher:
         return embed
 
 
-def with_vector_teacher(config: Pretrain, report: Report) -> tuple[Pretrain, TextTeacher | None]:
-    """Return the settings with objective.teacher_width set, and the teacher.
+def with_vector_teacher(config: Pretrain, report: Report) -> tuple[Pretrain, TextTeacher]:
+    """Return the settings with objective.teacher_width set, and the teacher; the objective must be DistilledVectors.
 
-    For other objectives, return the settings unchanged, and None as the teacher. Raises ConfigError if the teacher is
-    not set or has another width, and CheckpointError if it cannot be used.
+    Raises ConfigError if the teacher is not set or has another width, and CheckpointError if it cannot be used.
     """
     objective = config.objective
-    if not isinstance(objective, DistilledVectors):
-        return config, None
+    assert isinstance(objective, DistilledVectors)
     if not objective.teacher:
         raise ConfigError(
             f"{SETTING} is not set: give the embedding model to learn from, such as "

@@ -25,7 +25,7 @@ from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import Task
-from pipeline.train.tuned import About
+from pipeline.train.tuned import About, has_vectors
 
 PIPELINES = {
     "classification": "text-classification",
@@ -108,12 +108,6 @@ def tuned_files(
         longest = about.cutting.maximum_length or model.maximum_positions
         files |= sentence_files(model.width, longest, "cls" if about.pooling == "cls" else "mean")
     return files
-
-
-def has_vectors(about: About, plain: bool = True) -> bool:
-    """Return whether the model was trained to make text vectors that other libraries can compute."""
-    of_means = about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
-    return plain and (of_means or about.task.kind == "similarity")
 
 
 def _tuned_card(

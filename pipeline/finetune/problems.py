@@ -30,7 +30,7 @@ from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.ranking import require_ranked
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable, several
+from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, noun, require_trainable, several
 from pipeline.train.initial import Initial
 
 
@@ -275,11 +275,6 @@ def _task_summary(task: Task) -> list[str]:
     """Return the task's kind and number of labels."""
     kind = f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind
     return [kind, *([f"{len(task.intents):,} intents"] if task.intents else [])]
-
-
-def noun(task: Task) -> str:
-    """Return the plural noun for a task's items."""
-    return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")
 
 
 def digest(splits: Sequence[Prepared]) -> str:

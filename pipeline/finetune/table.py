@@ -10,9 +10,8 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import Trial
 from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
 from pipeline.tasks.selection import comparable_score
+from pipeline.tasks.units import format_score
 
-UNITS = ("mean_absolute_error",)
-"""Metrics in the unit of the labels. They are not shown in percent, and a lower value is better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (2, 128): (
         "BERT-tiny",
@@ -222,16 +221,6 @@ def select(
         key=lambda name: comparable_score(metric, centre(scores[name])),
     )
     return by_setting[name][0].chosen, centre(scores[name])
-
-
-def is_share(name: str) -> bool:
-    """Return whether the best value of the score with this name is 1; such a score is shown in percent."""
-    return not set(name.split(" ")) & set(UNITS)
-
-
-def format_score(name: str, value: float | None, digits: int = 1) -> str:
-    """Format a score: in percent with `digits` decimals, or in its unit with `digits` + 1 decimals; None becomes ""."""
-    return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
 def published_figure(row: Reported, published: Mapping[str, str]) -> str:

@@ -14,13 +14,14 @@ from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.settings import DROPOUT_NAME
-from pipeline.finetune.table import Reported, format_score, is_share
+from pipeline.finetune.table import Reported
 from pipeline.objectives.logits import compute_logits
 from pipeline.tasks import choices, metrics, questions, sequences, similarity
 from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.tasks.task import SAVED_AS_SIMILARITY
+from pipeline.tasks.units import format_score, is_share
 from pipeline.train.hardware import answer_precision, autocast_of, device_of
 from pipeline.train.tuned import TunedModel, load_tuned
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.finetune.table import Reported, is_share
+from pipeline.finetune.table import Reported
+from pipeline.tasks.units import is_share
 from pipeline.train.pictures import BLUE, GREY
 
 WRITTEN = 20

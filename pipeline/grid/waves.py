@@ -12,12 +12,13 @@ from pipeline.finetune.folds import by_task
 from pipeline.finetune.live import Live, label
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.settings import in_words
-from pipeline.finetune.table import Reported, format_score, mean_baseline, reported, select
+from pipeline.finetune.table import Reported, mean_baseline, reported, select
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, trial_set, tune
 from pipeline.grid.trial_set import STARTED, Grid, finished_result
 from pipeline.reporting import Report
 from pipeline.tasks.selection import comparable_score
+from pipeline.tasks.units import format_score
 
 
 def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:

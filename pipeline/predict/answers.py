@@ -8,7 +8,6 @@ import torch
 
 from pipeline.errors import DataError, listed
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.parts import CUT
 from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
@@ -29,6 +28,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 """Kind of task -> required input columns; all other kinds require OF_TEXTS."""
 OF_TEXTS = ("text",)
 """Required input columns of tasks on texts."""
+
+CUT = b"cut"
+"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:

@@ -13,9 +13,8 @@ from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
-from pipeline.predict.answers import answer_items, answer_schema, items_of
+from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
-from pipeline.predict.parts import CUT
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.saved import TASK, TextColumns

@@ -8,14 +8,13 @@ import pyarrow as pa
 
 from pipeline.columns import aligned
 from pipeline.config.predict import Score
-from pipeline.finetune.problems import noun
-from pipeline.finetune.table import format_score as shown_figure
 from pipeline.objectives.logits import compute_logits
 from pipeline.predict.score import Labelled, of_file, of_task
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import Task, noun
+from pipeline.tasks.units import format_score as shown_figure
 from pipeline.train.answers import answers_of
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
@@ -28,8 +29,8 @@ EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 """Metadata keys. In a part, EMPTY holds the number of empty rows and PRECISION the precision. WIDE marks a wide column
 (see `_is_wide`).
 """
-CUT = b"cut"
-"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""
+
+
 EXACT = 2**53
 """float64 represents every whole number up to this one."""
 LIMIT = "characters_per_part"

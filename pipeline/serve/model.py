@@ -14,7 +14,6 @@ from pipeline.config.serve import Serve
 from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
-from pipeline.export.tuned_card import has_vectors
 from pipeline.model.cast_once import CAST, cast_once
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.objectives.logits import compute_logits
@@ -32,7 +31,7 @@ from pipeline.text.splitting import CONTINUATION
 from pipeline.train.answers import answers_of, tag_probabilities_of
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST
-from pipeline.train.tuned import TunedModel
+from pipeline.train.tuned import TunedModel, has_vectors
 
 WORD = re.compile(r"\S+")
 

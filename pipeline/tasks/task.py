@@ -238,3 +238,8 @@ def require_trainable(texts: pa.Table, location: str) -> None:
             f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs at "
             "least two different labels"
         )
+
+
+def noun(task: Task) -> str:
+    """Return the plural noun for a task's items."""
+    return {"spans": "questions", "tags": "sentences"}.get(task.kind, "rows")

@@ -17,12 +17,12 @@ from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report, duration
+from pipeline.train.tracking import TRAINING_VIEW
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
     from pipeline.corpus.prepared import Corpus
 
-TRAINING_VIEW = "workflowType=machine_learning"
-"""URL option that opens MLflow's training view; without it, MLflow 3.17 may open its view of chat models."""
+
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
 NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
 

@@ -24,6 +24,9 @@ from pipeline.locks import locked_name
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.origin import origin
 
+TRAINING_VIEW = "workflowType=machine_learning"
+"""URL option that opens MLflow's training view; without it, MLflow 3.17 may open its view of chat models."""
+
 if TYPE_CHECKING:  # this import loads Ray, which this module does not need
     from pipeline.corpus.prepared import Corpus
 

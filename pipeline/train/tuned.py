@@ -24,6 +24,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
+from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
@@ -57,6 +58,9 @@ PROBLEMS: dict[Kind, str] = {
 }
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
 """Settings of Cutting that task.json of earlier versions lacks -> the value that their models had."""
+
+OF_WHOLE_TEXTS = ("classification", "multilabel", "regression", "ranking")
+"""Kinds of task whose head reads one pooled state of a whole text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,3 +238,20 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
         raise CheckpointError(
             f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"
         ) from error
+
+
+def trained_recipe(about: About) -> Recipe:
+    """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
+
+    For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
+    """
+    if about.task.kind != "similarity":
+        return Recipe()
+    pooling = "cls" if about.pooling == "cls" else "mean"
+    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
+
+
+def has_vectors(about: About, plain: bool = True) -> bool:
+    """Return whether the model was trained to make text vectors that other libraries can compute."""
+    of_means = about.pooling == "mean" and about.task.kind in OF_WHOLE_TEXTS
+    return plain and (of_means or about.task.kind == "similarity")

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from pipeline.train.summary import TRAINING_VIEW
-from pipeline.train.tracking import experiments
+from pipeline.train.tracking import TRAINING_VIEW, experiments
 
 
 def pages(uri: str, port: str) -> list[str]:

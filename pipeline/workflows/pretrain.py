@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 import torch
@@ -22,7 +22,6 @@ from pipeline.config.jobs import (
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.embed.prompts import with_prompts
-from pipeline.embed.teacher import TextTeacher, with_vector_teacher
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
@@ -48,6 +47,9 @@ from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_star
 from pipeline.train.summary import progress_reporter
 from pipeline.train.teacher import with_teacher
 from pipeline.train.tracking import tracking_uri
+
+if TYPE_CHECKING:
+    from pipeline.embed.teacher import TextTeacher
 
 CPU = torch.device("cpu")
 
@@ -166,7 +168,7 @@ class _Models:
     initial: Initial | None
     teacher: Initial | None
     """Teacher of masked words."""
-    vector_teacher: TextTeacher | None
+    vector_teacher: "TextTeacher | None"
 
 
 def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, _Models]:
@@ -174,7 +176,11 @@ def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, _Models]:
     config, initial = _with_initial_model(config, report)
     config = with_prompts(config, report)
     config, teacher = with_teacher(config, initial, report)
-    config, vector_teacher = with_vector_teacher(config, report)
+    vector_teacher = None
+    if isinstance(config.objective, DistilledVectors):
+        from pipeline.embed.teacher import with_vector_teacher  # loads what computes vectors: other runs do not need it
+
+        config, vector_teacher = with_vector_teacher(config, report)
     return config, _Models(initial=initial, teacher=teacher, vector_teacher=vector_teacher)
 
 

@@ -11,10 +11,10 @@ import torch
 
 from pipeline import api
 from pipeline.batch import collate
-from pipeline.config.data import NextSentence, Sentences
+from pipeline.config.data import Sentences
 from pipeline.config.embed import Embed
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import DistilledVectors, Masked
+from pipeline.config.objective import DistilledVectors
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.embed.model import describe_on_cpu, load_described
 from pipeline.embed.teacher import with_vector_teacher
@@ -78,8 +78,6 @@ def test_prompts_and_widths_are_reported_and_are_part_of_the_identity(config: Pr
     assert plain.fingerprint == with_vector_teacher(config, print)[1].fingerprint  # ty: ignore[unresolved-attribute]
     both = teacher.load(CPU)(["abc"]), plain.load(CPU)(["query: abc"])
     assert torch.equal(*both)
-    masked = replace(config, objective=Masked(), sampling=replace(config.sampling, pairs=NextSentence()))
-    assert with_vector_teacher(masked, print) == (masked, None)
 
 
 def test_a_teacher_that_is_missing_or_no_embedding_model_is_refused(

@@ -12,8 +12,7 @@ from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import answer_items, answer_schema, items_of, span_row
-from pipeline.predict.parts import CUT
+from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of, span_row
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Tuned

@@ -23,9 +23,9 @@ from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.predict.answers import CUT
 from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, kind_of, load, with_words
-from pipeline.predict.parts import CUT
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.saved import TextColumns
