@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline import api
 from pipeline.config.checks import require
 from pipeline.config.model import Model
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
 from pipeline.embed.recipe import usual_prompts
 from pipeline.errors import CheckpointError
@@ -44,7 +44,7 @@ def read_start(init: str) -> Start:
     for a cased vocabulary, which training does not.
     """
     try:
-        loaded = api.load(init, "cpu")
+        loaded = load_encoder(init, "cpu")
     except CheckpointError as error:
         raise CheckpointError(f"init {error}") from error
     require(

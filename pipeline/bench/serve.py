@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import api
 from pipeline.bench.load import Load, at_random, in_turns
 from pipeline.config.bench import Serve
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import cores
 
@@ -39,7 +39,7 @@ def _bodies_of(checkpoint: str, tokens: int) -> list[dict[str, Any]]:
 
     Raises ConfigError if the vocabulary has too few words of one token.
     """
-    model = api.load(checkpoint, "cpu")
+    model = load_encoder(checkpoint, "cpu")
     if not 3 <= tokens <= model.embedding_length:
         raise ConfigError(f"lengths ({tokens}) must lie between 3 and {model.embedding_length}, the model's length")
     words = [word for word in model.vocabulary.tokens if word.isalpha() and word.isascii()][:5_000]

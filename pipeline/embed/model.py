@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from pipeline import api
 from pipeline.config.embed import Embed
 from pipeline.config.placement import ModelPlacement
 from pipeline.embed.chunks import Span, chunk_spans, room_of
 from pipeline.embed.description import Description
+from pipeline.embed.loaded import LoadedEncoder
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
 from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
@@ -27,7 +28,7 @@ DIGEST_CHARACTERS = 16
 class VectorModel:
     """A loaded model, the prompt that is put before each text, and the number format of matrix products."""
 
-    model: api.LoadedModel
+    model: LoadedEncoder
     prompt: str
     precision: str
 
@@ -62,7 +63,7 @@ def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: 
     if the prompt does not exist.
     """
     device = required_device(placement)
-    model = api.load(checkpoint, "cuda" if device.type == "cuda" else "cpu")
+    model = load_encoder(checkpoint, "cuda" if device.type == "cuda" else "cpu")
     precision = answer_precision(placement, None, device)
     if precision == "int8":
         refuse_int8(device)
@@ -107,7 +108,7 @@ def load_described(described: Description, config: Embed) -> VectorModel:
     return loaded
 
 
-def digest_of(model: api.LoadedModel) -> str:
+def digest_of(model: LoadedEncoder) -> str:
     """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"

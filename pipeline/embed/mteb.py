@@ -1,7 +1,7 @@
 """An encoder in the form that the package mteb evaluates: its EncoderProtocol (github.com/embeddings-benchmark/mteb).
 
 import mteb
-from pipeline import api
+from pipeline.embed.loaded import LoadedEncoder, load as load_encoder
 from pipeline.embed.mteb import MtebModel
 
 mteb.evaluate(MtebModel(model=api.load("output/runs/NAME")), mteb.get_tasks(tasks=["STSBenchmark"]))
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.api import LoadedModel
+from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.model import DIGEST_CHARACTERS, digests_of_layers
 from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.embed.search import comparable, require_similarity
@@ -31,7 +31,7 @@ Array = np.ndarray | torch.Tensor
 class MtebModel:
     """A model for `mteb.evaluate`. Raises ConfigError if its similarity is neither the cosine nor the dot product."""
 
-    model: LoadedModel
+    model: LoadedEncoder
     name: str | None = None
     """Name in mteb's results, as ORGANISATION/MODEL. Default: the last two parts of the model's location."""
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from pipeline import api
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import DistilledVectors
 from pipeline.embed.description import Description
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import VectorModel, describe
 from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
@@ -99,7 +99,7 @@ def _load(location: str, prompt: str | None) -> VectorModel:
     Raises CheckpointError if it is no embedding model, and ConfigError for a prompt that cannot be used.
     """
     try:
-        model = api.load(location, "cpu")
+        model = load_encoder(location, "cpu")
     except (CheckpointError, ConfigError) as error:
         raise type(error)(f"{SETTING} {error}") from error
     similar = model.tuned is not None and model.tuned.about.task.kind == "similarity"

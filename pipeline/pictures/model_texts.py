@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import api
 from pipeline.corpus.builtin import read_docstrings
 from pipeline.corpus.prepared import is_prepared, load_corpus, read_window
+from pipeline.embed.loaded import LoadedEncoder
 from pipeline.errors import ConfigError, DataError
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.tasks import content
@@ -24,14 +24,14 @@ STANDARD = (
 """Modules of Python's standard library whose docstrings are the default text."""
 
 
-def random_weights(model: api.LoadedModel) -> api.LoadedModel:
+def random_weights(model: LoadedEncoder) -> LoadedEncoder:
     """Return a model with the same sizes and vocabulary, but with random weights (seed 0)."""
     encoder = Encoder(model.settings, len(model.encoder.embeddings.words.weight))
     initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(0))
     return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)
 
 
-def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: int, least: int) -> list[str]:
+def cut_texts(model: LoadedEncoder, location: str | None, texts: int, length: int, least: int) -> list[str]:
     """Return at most `texts` texts. Each text is the beginning of a document and has at most `length` tokens.
 
     Texts of fewer than `least` tokens are left out. `length` includes [CLS] and [SEP]. Raises ConfigError if `length`
@@ -48,7 +48,7 @@ def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: 
     return chosen
 
 
-def cut_text(model: api.LoadedModel, text: str, length: int, least: int) -> str | None:
+def cut_text(model: LoadedEncoder, text: str, length: int, least: int) -> str | None:
     """Return the beginning of a text, cut after at most `length` tokens.
 
     The beginning is tokenised again. Return None if it then has fewer than `least` or more than `length` tokens.
@@ -91,7 +91,7 @@ def _joined(rows: Iterable[str]) -> Iterator[str]:
             paragraph = []
 
 
-def attention_of_texts(model: api.LoadedModel, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def attention_of_texts(model: LoadedEncoder, texts: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (attention weights (L, H, T, T), ids (T,)) of each text."""
     for text in texts:
         yield model.attentions(text), model.tokenize(text).ids

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.api import LoadedModel
+from pipeline.embed.loaded import LoadedEncoder
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.pictures.example_sentences import SENTENCES
 from pipeline.pictures.style import BLUE, RED, plain, tidy, white_figure
@@ -85,7 +85,7 @@ def _meaning_and_sentence(line: str) -> tuple[str, str]:
     return (meaning.strip(), sentence.strip()) if tab else ("", line.strip())
 
 
-def compare(model: LoadedModel, contexts: Sequence[Context]) -> Contexts:
+def compare(model: LoadedEncoder, contexts: Sequence[Context]) -> Contexts:
     """Compute the word's vectors in all contexts with a model. Raises DataError if truncation removes the word."""
     layers = range(model.settings.layers + 1)
     states = model.hidden([context.sentence for context in contexts], layers)

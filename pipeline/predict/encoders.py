@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import torch
 
-from pipeline import api
-from pipeline.api import Device, LoadedModel
 from pipeline.config.predict import Score
+from pipeline.embed.loaded import Device, LoadedEncoder
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.train.hardware import required_device
 
@@ -15,24 +15,24 @@ SEED = 0
 """Seed of the untrained encoder's weights."""
 
 
-def load_encoders(config: Score) -> dict[str, LoadedModel]:
+def load_encoders(config: Score) -> dict[str, LoadedEncoder]:
     """Return the encoders UNTRAINED, MODEL and, if config.against is set, AGAINST. Their vectors have length 1.
 
     Raises CheckpointError for a location without an encoder.
     """
     assert config.checkpoint is not None
     device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
-    model = _scaled(api.load(config.checkpoint, device))
+    model = _scaled(load_encoder(config.checkpoint, device))
     encoders = {UNTRAINED: untrained(model), MODEL: model}
-    return encoders if config.against is None else encoders | {AGAINST: _scaled(api.load(config.against, device))}
+    return encoders if config.against is None else encoders | {AGAINST: _scaled(load_encoder(config.against, device))}
 
 
-def _scaled(model: LoadedModel) -> LoadedModel:
+def _scaled(model: LoadedEncoder) -> LoadedEncoder:
     """Return the model with a recipe that scales vectors to length 1, so that dot products are cosines."""
     return replace(model, recipe=replace(model.recipe, normalized=True))
 
 
-def untrained(model: LoadedModel) -> LoadedModel:
+def untrained(model: LoadedEncoder) -> LoadedEncoder:
     """Return a copy of the model whose encoder has random weights. Vocabulary and recipe stay the same."""
     encoder = Encoder(model.settings, model.encoder.embeddings.words.num_embeddings)
     initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(SEED))

@@ -5,9 +5,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from pipeline.api import LoadedModel
 from pipeline.columns import aligned
 from pipeline.config.predict import Score
+from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.finetune.paired import format_difference, over_rows
 from pipeline.predict import cross_encoder
@@ -62,7 +62,7 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     }
 
 
-def vectors_with(encoder: LoadedModel, prompts: tuple[str, ...], texts: Sequence[str]) -> np.ndarray:
+def vectors_with(encoder: LoadedEncoder, prompts: tuple[str, ...], texts: Sequence[str]) -> np.ndarray:
     """Return the vectors of texts, float32 (texts, dimension), with the model's first prompt that has a name in
     `prompts`, or else its default prompt.
     """

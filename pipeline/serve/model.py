@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline import api
 from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Serve
+from pipeline.embed.loaded import LoadedEncoder
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
@@ -47,7 +48,7 @@ class Refused:
 class ServedModel:
     """A loaded model and the number format of its matrix products."""
 
-    loaded: api.LoadedModel
+    loaded: LoadedEncoder
     precision: str
 
     def answer_all(self, requests: Sequence[Inputs]) -> list[list[Any] | Refused]:
@@ -186,7 +187,7 @@ def _best_first(answer: Answer, text: str) -> list[dict[str, Any]]:
     return chosen + [span for span in spans if span["answer"] != text]
 
 
-def _guess(text: str, mask: str, number: int, best: dict[str, Any], loaded: api.LoadedModel) -> dict[str, Any]:
+def _guess(text: str, mask: str, number: int, best: dict[str, Any], loaded: LoadedEncoder) -> dict[str, Any]:
     """Return a candidate for mask token `number` of a text, with the fields of transformers' fill-mask pipeline."""
     token = str(best["token"])
     entry = loaded.vocabulary.ids[token]
@@ -200,7 +201,7 @@ def _guess(text: str, mask: str, number: int, best: dict[str, Any], loaded: api.
     return {"score": best["probability"], "token": entry, "token_str": word, "sequence": sequence}
 
 
-def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
+def _uses_of(loaded: LoadedEncoder) -> tuple[Use, ...]:
     """Return what a model can be asked; empty for a model that answers nothing."""
     if loaded.tuned is None:
         fills = loaded.pretrained is not None and "masked_token_head" not in loaded.lacks
@@ -223,7 +224,7 @@ def load(config: Serve) -> ServedModel:
     Raises CheckpointError if there is no model, and ConfigError if limits.length is more than the model's length.
     """
     device = required_device(config.placement)
-    loaded = _shortened(api.load(config.checkpoint, "cuda" if device.type == "cuda" else "cpu"), config)
+    loaded = _shortened(load_encoder(config.checkpoint, "cuda" if device.type == "cuda" else "cpu"), config)
     precision = _precision_on(device, loaded, config)
     if precision == "int8":
         refuse_int8(device)
@@ -235,7 +236,7 @@ def load(config: Serve) -> ServedModel:
     return ServedModel(loaded=loaded, precision=precision)
 
 
-def _precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) -> str:
+def _precision_on(device: torch.device, loaded: LoadedEncoder, config: Serve) -> str:
     """Return the number format of the model's products on a device."""
     if config.onnx:
         return "float32"
@@ -243,20 +244,20 @@ def _precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) 
     return answer_precision(config.placement, known, device)
 
 
-def _splits(loaded: api.LoadedModel) -> bool:
+def _splits(loaded: LoadedEncoder) -> bool:
     """Return whether the model splits long texts, and so reads them whole."""
     if loaded.tuned is None:
         return False
     return loaded.tuned.about.cutting.passages or loaded.tuned.about.task.kind in ("tags", "spans")
 
 
-def _length(loaded: api.LoadedModel) -> int:
+def _length(loaded: LoadedEncoder) -> int:
     """Return the tokens that the model reads of a text that it does not split."""
     longest = loaded.embedding_length if loaded.tuned is None else loaded.tuned.about.cutting.maximum_length
     return longest or loaded.settings.maximum_positions
 
 
-def _shortened(loaded: api.LoadedModel, config: Serve) -> api.LoadedModel:
+def _shortened(loaded: LoadedEncoder, config: Serve) -> LoadedEncoder:
     """Return the model with limits.length as its maximum length, unless it splits texts."""
     length, longest = config.limits.length, _length(loaded)
     if length is None or _splits(loaded):
@@ -289,7 +290,7 @@ def describe_on_cpu(config: Serve) -> Description:
     return _described(loaded, config)
 
 
-def _described(loaded: api.LoadedModel, config: Serve) -> Description:
+def _described(loaded: LoadedEncoder, config: Serve) -> Description:
     """Return the description of a loaded model."""
     tuned, uses, recipe = loaded.tuned, _uses_of(loaded), loaded.recipe
     vectors = "embed" in uses

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pipeline import api
 from pipeline.config.model_parts import BlockSparseAttention
+from pipeline.embed.loaded import LoadedEncoder
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.onnx_graphs import quiet, require_onnx, run, session, write_graph
 from pipeline.export.probe import TOLERANCE, difference, probes
@@ -35,7 +35,7 @@ class LastStates(nn.Module):
         return self.model(**inputs, **segments).last_hidden_state
 
 
-def require_onnx_encoder(loaded: api.LoadedModel) -> None:
+def require_onnx_encoder(loaded: LoadedEncoder) -> None:
     """Raise ConfigError if packages are missing, or if no graph can be written for the model's family."""
     require_onnx("onnx")
     family = family_of(loaded.settings)
@@ -47,7 +47,7 @@ def require_onnx_encoder(loaded: api.LoadedModel) -> None:
         )
 
 
-def use_onnx(loaded: api.LoadedModel) -> None:
+def use_onnx(loaded: LoadedEncoder) -> None:
     """Make the encoder of a model on the CPU compute with onnxruntime, in float32.
 
     Raises ConfigError as `require_onnx_encoder` does, and CheckpointError if the graph computes other states.
@@ -67,7 +67,7 @@ def use_onnx(loaded: api.LoadedModel) -> None:
     encoder.forward = partial(run, graph, model=settings)
 
 
-def _written(loaded: api.LoadedModel, scratch: Path) -> Path:
+def _written(loaded: LoadedEncoder, scratch: Path) -> Path:
     """Write the encoder's graph, and return its file."""
     from transformers import AutoModel
     from transformers.utils import logging as transformers_logging

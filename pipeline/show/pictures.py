@@ -6,11 +6,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
-from pipeline import api
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Resumed, Store, Word
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus
+from pipeline.embed.loaded import LoadedEncoder
+from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.trained import recorded_run
 from pipeline.pictures import (
@@ -39,7 +40,7 @@ ROWS_AT_ONCE = 32
 
 def _heads(checkpoint: str, text: str | None, texts: int, length: int, picture: str) -> None:
     require_picture(picture)
-    model = api.load(checkpoint)
+    model = load_encoder(checkpoint)
     tokens, first, separator = model.vocabulary.tokens, model.vocabulary.cls_id, model.vocabulary.sep_id
     with CONSOLE.status(f"reading {texts} texts"):
         chosen = cut_texts(model, text, texts, length, heads.LEAST_TOKENS)
@@ -49,14 +50,14 @@ def _heads(checkpoint: str, text: str | None, texts: int, length: int, picture: 
 
 def _attention(checkpoint: str, sentence: str, layer: int, head: int, picture: str) -> None:
     require_picture(picture)
-    model = api.load(checkpoint)
+    model = load_encoder(checkpoint)
     weights = head_lines.head_weights(model.attentions(sentence), layer, head)
     pieces = readable(model, sentence)
     title = f"{_short(checkpoint)}\nlayer {layer}, head {head}"
     _show(head_lines.lines(weights, pieces), head_lines.draw(weights, pieces, title), picture)
 
 
-def readable(model: api.LoadedModel, sentence: str) -> list[str]:
+def readable(model: LoadedEncoder, sentence: str) -> list[str]:
     """Return the tokens of a sentence as readable texts, with ## before a token that continues a word."""
     tokens = model.tokenize(sentence)
     shown = []
@@ -69,7 +70,7 @@ def readable(model: api.LoadedModel, sentence: str) -> list[str]:
 def _word(checkpoint: str, word: str, sentences: tuple[str, ...], before: bool, picture: str) -> None:
     require_picture(picture)
     contexts = word_contexts.read_contexts(word, sentences)
-    model = api.load(checkpoint)
+    model = load_encoder(checkpoint)
     trained = word_contexts.compare(model, contexts)
     random = word_contexts.compare(random_weights(model), contexts) if before else None
     figure = word_contexts.draw(word, contexts, trained, random, _short(checkpoint))
@@ -81,7 +82,7 @@ def _map(
 ) -> None:
     require_picture(picture)
     texts, labels = text_map.read_labelled(file, text, label, rows, seed)
-    model = api.load(checkpoint)
+    model = load_encoder(checkpoint)
     models = {_short(checkpoint): model} | ({"random weights": random_weights(model)} if before else {})
     with CONSOLE.status(f"reading {len(texts):,} texts"):
         maps = {name: text_map.text_map(one.embed(texts), labels, method, seed) for name, one in models.items()}
@@ -117,7 +118,7 @@ def _corpus(folder: str, vocabulary: VocabularySettings, sampling: Sampling, win
 
 def _loss(run: str, rows: int, picture: str) -> None:
     require_picture(picture)
-    settings, model = stream_of_run(run, recorded_run(run)), api.load(run)
+    settings, model = stream_of_run(run, recorded_run(run)), load_encoder(run)
     if model.pretrained is None or "masked_token_head" in model.lacks:
         raise CheckpointError(f"{run} has no head for masked tokens: name the folder of a pretraining run")
     corpus, tokenizer = settings.corpus, CachedTokenizer(settings.vocabulary)
