@@ -38,6 +38,8 @@ from pipeline.export.card import Lineage  # noqa: E402
 from pipeline.model.encoder import encoders_in  # noqa: E402
 from pipeline.objectives.table import Pretraining, build_objective  # noqa: E402
 from pipeline.presets import PRESETS  # noqa: E402
+from pipeline.saved import checkpoints  # noqa: E402
+from pipeline.saved.run import SUMMARY, record, write_run  # noqa: E402
 from pipeline.text.cached_tokenizer import CachedTokenizer  # noqa: E402
 from pipeline.text.schema import DOCUMENT  # noqa: E402
 from pipeline.text.training import train_vocabulary  # noqa: E402
@@ -48,7 +50,7 @@ from pipeline.train.hardware import autocast_of  # noqa: E402
 from pipeline.train.heldout import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
-from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
+from pipeline.train.run_identity import identity, save_run_vocabulary  # noqa: E402
 from pipeline.train.tracking import open_client, open_run  # noqa: E402
 from tests.data import NEEDS_DATA  # noqa: E402
 from tests.ranks import Ranks  # noqa: E402
@@ -300,7 +302,7 @@ class Training:
         """
         module = self.module(config)
         optimizer = build_optimizer(config.optimizer, module)
-        found = checkpoint.newest_sound(str(folder), lambda line: None)
+        found = checkpoints.newest_sound(str(folder), lambda line: None)
         state = checkpoint.load(found, module, optimizer) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed
             torch.manual_seed(99)

@@ -16,12 +16,12 @@ from pipeline.errors import ClusterLost, PipelineError
 from pipeline.grid.tune import cause
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
+from pipeline.saved.run import SUMMARY, run_folder
 from pipeline.shared_output import unshared_output
 from pipeline.stopping import interrupts_deferred
 from pipeline.train.drivers import this_driver
 from pipeline.train.failures import error_line
 from pipeline.train.launch import wait_until_unlocked
-from pipeline.train.run import SUMMARY, run_folder
 from pipeline.train.tracking import end_killed
 
 DRIVER, LINE, ERROR, DONE = "driver", "line", "error", "done"

@@ -26,9 +26,9 @@ from pipeline.embed.folder import PARTS
 from pipeline.errors import ConfigError
 from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters, tokens_per_sequence
 from pipeline.reporting import Report, estimate
-from pipeline.train.checkpoint import steps_saved
+from pipeline.saved.checkpoints import steps_saved
+from pipeline.saved.run import read_summary, run_folder
 from pipeline.train.few_steps import few_steps
-from pipeline.train.run import read_summary, run_folder
 
 CHARACTERS_PER_TOKEN = 4
 """Estimate, for English in WordPiece."""

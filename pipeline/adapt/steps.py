@@ -26,7 +26,7 @@ from pipeline.config.placement import EmbedPlacement
 from pipeline.config.training import Checkpoints
 from pipeline.corpus.prepared import Corpus, is_prepared
 from pipeline.presets import PRESETS
-from pipeline.train.run import run_folder
+from pipeline.saved.run import run_folder
 
 MASKED, CONTRASTIVE = "masked", "contrastive"
 """Names of the runs."""

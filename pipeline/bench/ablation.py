@@ -47,12 +47,12 @@ from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
 from pipeline.objectives.terms import divisors
 from pipeline.reporting import duration, no_op, print_line
+from pipeline.saved.run import run_folder
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
 from pipeline.train.optim import build_optimizer
-from pipeline.train.run import run_folder
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, train_step
 

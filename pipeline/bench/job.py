@@ -23,7 +23,7 @@ import psutil
 from pipeline.bench.plain import RATE, STEP_TIME, Interval
 from pipeline.errors import PipelineError
 from pipeline.locations import sqlite_uri
-from pipeline.train import run
+from pipeline.saved import run
 from pipeline.train.tracking import Metric, MlflowRun, history
 
 ROOT = Path(__file__).resolve().parents[2]

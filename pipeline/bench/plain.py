@@ -24,8 +24,8 @@ from pipeline.config.training import Tracking
 from pipeline.corpus.order import WindowRange, offset
 from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
 from pipeline.objectives.table import build_objective
+from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train import run
 from pipeline.train.checkpoint import State
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.heldout import heldout_batches

@@ -44,12 +44,14 @@ from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.presets import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, no_op, print_line
+from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.run import run_folder
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
 from pipeline.train.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.train.building import build_module, set_word_embeddings
-from pipeline.train.checkpoint import State, folder_of
+from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.train.hardware import (
@@ -66,7 +68,6 @@ from pipeline.train.loop import Work, accuracies_on_pairs, train
 from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
 from pipeline.train.outcome import outcome
-from pipeline.train.run import run_folder
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
 

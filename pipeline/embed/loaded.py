@@ -29,13 +29,14 @@ from pipeline.model.states import Layers, attention_weights, layer_numbers, laye
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR
+from pipeline.saved.run import RUN
+from pipeline.saved.tensors import errors_with_location
 from pipeline.tasks.saved import TASK
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
-from pipeline.train.initial import errors_with_location, load_usable, require_fitting_vocabulary
+from pipeline.train.initial import load_usable, require_fitting_vocabulary
 from pipeline.train.published_tuned import head_named, is_task_head, load_tuned_or_published
-from pipeline.train.run import RUN
 from pipeline.train.tuned import TunedModel, trained_recipe
 
 Device = Literal["auto", "cpu", "cuda"]

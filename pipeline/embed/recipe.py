@@ -33,10 +33,10 @@ from pipeline.encoder_folder import MODULES
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.objectives.published import ATTENTION, DENSE
-from pipeline.saved.pooling import PROMPTS, exported_length, pooling_of, prompts_of
-from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
-from pipeline.train.run import read_run, settings_of
+from pipeline.saved.checkpoints import CHECKPOINTS, WEIGHTS
+from pipeline.saved.pooling import ATTENTION, DENSE, PROMPTS, exported_length, pooling_of, prompts_of
+from pipeline.saved.run import read_run, settings_of
+from pipeline.saved.tensors import read_tensors
 
 Pooling = Literal["mean", "cls", "max", "attention"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")

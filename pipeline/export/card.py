@@ -29,10 +29,11 @@ from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import PAIRS_IN_WORDS, ContrastiveTexts
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.objectives.table import DESCRIPTIONS, described
+from pipeline.saved.checkpoints import WEIGHTS
 from pipeline.saved.pooling import exported_length, trained_length
+from pipeline.saved.run import settings_of
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.checkpoint import WEIGHTS, read_state
-from pipeline.train.run import settings_of
+from pipeline.train.checkpoint import read_state
 from pipeline.train.summary import figures
 
 TEACHER = "teacher.fingerprint"

@@ -21,12 +21,11 @@ from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.published import DENSE
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
-from pipeline.saved.pooling import exported_length, pooling_of, prompts_of
+from pipeline.saved.pooling import DENSE, exported_length, pooling_of, prompts_of
+from pipeline.saved.run import settings_of
 from pipeline.train.checkpoint import TRAINING_ONLY
-from pipeline.train.run import settings_of
 
 INSTALL = "pip install 'bertstream[export]'"
 FILLING = """Fill blanks with `transformers`:

@@ -18,11 +18,11 @@ from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
 from pipeline.model.families.table import family_of
 from pipeline.objectives.masked import MLM
+from pipeline.saved.checkpoints import WEIGHTS
+from pipeline.saved.run import settings_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.checkpoint import WEIGHTS
 from pipeline.train.heldout import heldout_batches
-from pipeline.train.run import settings_of
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pipeline.objectives.published import ATTENTION, DENSE
-from pipeline.saved.pooling import PROMPTS, Pooling
+from pipeline.saved.pooling import ATTENTION, DENSE, PROMPTS, Pooling
 
 THEIRS, OURS = "sentence_transformers.models.", "bertstream."
 """Packages of the steps' classes. sentence-transformers refuses a model with a class of ours, because it cannot import

@@ -14,7 +14,9 @@ from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR, SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
-from pipeline.train import checkpoint, run
+from pipeline.saved import checkpoints, run
+from pipeline.saved.tensors import read_tensors
+from pipeline.train import checkpoint
 
 CONFIG = "config.json"
 
@@ -47,22 +49,22 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
     """
     steps = [
         saved
-        for saved in checkpoint.steps_saved(folder)
-        if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))
+        for saved in checkpoints.steps_saved(folder)
+        if storage.exists(storage.join(checkpoints.folder_of(folder, saved), storage.MANIFEST))
     ]
     steps_text = listed(steps)
     if not steps:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
     if step is None:
         try:
-            newest = checkpoint.newest_sound(folder, report)
+            newest = checkpoints.newest_sound(folder, report)
         except OSError as error:
             raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
         assert newest is not None  # since `steps` is not empty
         return newest
     if step not in steps:
         raise ConfigError(f"step ({step}) has no checkpoint in {folder}: choose one of {steps_text}")
-    path = checkpoint.folder_of(folder, step)
+    path = checkpoints.folder_of(folder, step)
     if problem := storage.damage(path):
         raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({steps_text})")
     return path
@@ -104,7 +106,7 @@ def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
     """
     family = family_of(model)
     try:
-        tensors = checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS))
+        tensors = read_tensors(storage.join(folder, checkpoints.WEIGHTS))
         rows = vocabulary_size(tensors, family)
         generator = storage.join(folder, GENERATOR, CONFIG)
         if storage.exists(generator):

@@ -37,11 +37,11 @@ from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
+from pipeline.saved.checkpoints import steps_saved
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.chain import add_chain, add_intents
-from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
 from pipeline.train.naming import is_unrecorded

@@ -5,9 +5,9 @@ from typing import Any
 from pipeline import storage
 from pipeline.errors import PipelineError
 from pipeline.locations import is_absolute
+from pipeline.saved.run import read_run
 from pipeline.tasks.saved import TASK
 from pipeline.train.initial import Initial
-from pipeline.train.run import read_run
 
 OF_A_RUN = ("checkpoints", "export", "exports")
 """Subfolders of a run that contain models."""

@@ -20,8 +20,9 @@ from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
-from pipeline.objectives.published import ATTENTION, PublishedModel, TextLayer
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums
+from pipeline.saved.pooling import ATTENTION
 
 CONTRASTIVE = "contrastive"
 ACCURACY = f"{CONTRASTIVE}_accuracy"

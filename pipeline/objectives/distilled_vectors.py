@@ -19,8 +19,9 @@ from pipeline.config.objective import DistilledVectors
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import TokenCounts, encoder_flops
 from pipeline.model.pooling import pool
-from pipeline.objectives.published import DENSE, PublishedModel, TextLayer
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.saved.pooling import DENSE
 
 VECTORS = "vectors"
 HELDOUT_LOSS, MEAN_LOSS = f"heldout/{VECTORS}_loss", f"baseline/mean_{VECTORS}_loss"

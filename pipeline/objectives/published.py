@@ -8,11 +8,6 @@ from torch import Tensor
 
 from pipeline.config.model import Model
 
-ATTENTION = "1_AttentionPooling"
-"""Folder of a learned attention pooling, in checkpoints and exports."""
-DENSE = "2_Dense"
-"""Folder of a projection of text vectors, in checkpoints and exports."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedModel:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.export.trained import recorded_run
 from pipeline.objectives.table import CURVES
-from pipeline.train import run
+from pipeline.saved import run
 from pipeline.train.pictures import Points, frequency_guess
 from pipeline.train.tracking import MlflowRun, logged_points, tracking_uri
 

@@ -20,12 +20,12 @@ from pipeline.minimal_pairs.paradigms import read_blimp, select
 from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R
 from pipeline.reporting import Report, duration
+from pipeline.saved import run
 from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train import run
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 
 METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gram"}

@@ -20,10 +20,11 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
 from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
+from pipeline.saved import run
 from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import run
+from pipeline.train import run_identity
 from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.heldout import heldout_batches, unigram_counts
@@ -120,7 +121,7 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
         settings=run.settings_of(recorded),
         corpus_folder=recorded["corpus"],
         corpus_fingerprint=recorded["identity"]["corpus.fingerprint"],
-        rows=summary.get(run.EVALUATED_ROWS, Evaluation().rows),
+        rows=summary.get(run_identity.EVALUATED_ROWS, Evaluation().rows),
     )
 
 

@@ -10,6 +10,11 @@ Pooling = Literal["mean", "cls", "attention"]
 PROMPTS = "config_sentence_transformers.json"
 """File with the prompts."""
 
+ATTENTION = "1_AttentionPooling"
+"""Folder of a learned attention pooling, in checkpoints and exports."""
+DENSE = "2_Dense"
+"""Folder of a projection of text vectors, in checkpoints and exports."""
+
 
 def pooling_of(settings: Pretrain) -> Pooling:
     """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""

@@ -10,9 +10,10 @@ from pipeline.config.phases import Phase
 from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation, row_after, slots_at
 from pipeline.corpus.stream import StreamSettings, documents_of_window, settings_for_phase, window_rows
 from pipeline.errors import ConfigError
+from pipeline.saved import checkpoints, run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import checkpoint, run
+from pipeline.train import checkpoint, run_identity
 from pipeline.train.run_stream import stream_of_run
 
 
@@ -40,7 +41,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     recorded = run.read_run(folder)
     if recorded is None:
         raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing")
-    run.refuse_other_versions(folder, recorded["identity"])
+    run_identity.refuse_other_versions(folder, recorded["identity"])
     known = _require_trained(folder, recorded["steps"], step)
     phase = run.settings_of(recorded).phase_at(step - 1)
     _require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
@@ -75,7 +76,7 @@ def _require_trained(folder: str, planned: int, step: int) -> int:
     """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
-    known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
+    known = max([ended, *checkpoint.positions(folder), *checkpoints.steps_saved(folder)])
     most = max(known, planned)
     if not 1 <= step <= most:
         last = (

@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.tables.spans import list_in
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.files import label_text
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.schema import CHOICES
 from pipeline.tasks.squad import SURROGATE
-from pipeline.tasks.task import Task, choice_number, list_in
+from pipeline.tasks.task import Task, choice_number
 
 DEFAULT_CHOICES = "choices"
 """Column of lists of choices, if no columns are named."""

@@ -10,16 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tables.spans import list_in, require_no_spans
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
-from pipeline.tasks.labels import (
-    MOST_NUMERIC_CLASSES,
-    are_class_numbers,
-    class_names,
-    is_nan,
-    nan_is_missing,
-    require_no_spans,
-)
+from pipeline.tasks.labels import MOST_NUMERIC_CLASSES, are_class_numbers, class_names, is_nan, nan_is_missing
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.readers import reader_of
@@ -32,7 +26,6 @@ from pipeline.tasks.task import (
     Kind,
     Task,
     finite,
-    list_in,
     number_in,
     require_few_classes,
     require_trainable,

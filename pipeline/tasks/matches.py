@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
+from pipeline.tables.spans import list_in
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.readers import columns_among, has_columns
 from pipeline.tasks.schema import MATCHES
 from pipeline.tasks.scored_pairs import OWN_LAYOUT, triplet_rows
 from pipeline.tasks.squad import SURROGATE
-from pipeline.tasks.task import Task, list_in
+from pipeline.tasks.task import Task
 
 LAYOUTS = (("anchor", "positive"), ("query", "positive"), ("question", "positive"), ("question", "answer"))
 """Usual columns of a text and its match; those of other files are the first two of OWN_LAYOUT."""

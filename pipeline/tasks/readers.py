@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.tables.spans import require_no_spans
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_columns, tab_separated
 from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
-from pipeline.tasks.labels import require_no_spans
 from pipeline.text.csv_separator import named_separator
 
 Values = Iterator[tuple[int, Sequence[Any]]]

@@ -13,10 +13,10 @@ import numpy as np
 
 from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tables.spans import require_no_spans
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name, lines
 from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
-from pipeline.tasks.labels import require_no_spans
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.tasks.readers import EmptyTable, rows_in

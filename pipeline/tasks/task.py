@@ -1,17 +1,17 @@
 """Definition of a task: its labels and their numbers, its metrics, and the files of its splits."""
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
+from pipeline.tables.spans import list_in
 
 Kind = Literal[
     "classification",
@@ -171,16 +171,6 @@ def choice_number(label: str) -> int:
     if not whole.isascii() or not whole.isdigit():
         raise ValueError(f"label {shown(label)} is not the number of a choice; the first choice has number 0")
     return int(whole)
-
-
-def list_in(value: Any) -> list[Any] | None:
-    """Return `value` if it is a list, or parse it if it is the JSON text of a list; None for other values."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, list) else None
 
 
 def finite(label: str) -> float:

@@ -22,25 +22,22 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url
 from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import published_config, take_all, to_published
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.replaced import GENERATOR
 from pipeline.objectives.table import Pretraining
-from pipeline.reporting import Report
+from pipeline.saved.checkpoints import CONFIG, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
+from pipeline.saved.tensors import read_tensors
 from pipeline.tensor_files import write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
-WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
 TRAINING_ONLY = (OPTIMIZER, STATE)
 PART = ".part"
 """End of the names, in the optimiser's file, of parameters that published files hold only as part of a sum."""
-CHECKPOINTS = "checkpoints"
-"""Name of the folder with the checkpoints, inside the run's folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +71,6 @@ class State:
     """Accuracy of these weights on BLiMP by metric; empty if they were not evaluated on BLiMP."""
     heldout_before: dict[str, float] = field(default_factory=dict)
     """Held-out metrics before the first step, at the first phase's sequence length."""
-
-
-def folder_of(run_folder: str, step: int) -> str:
-    """Return the folder of the checkpoint after `step` updates."""
-    return storage.join(run_folder, CHECKPOINTS, f"step-{step:08d}")
-
-
-def steps_saved(run_folder: str) -> list[int]:
-    """Return the steps that have a checkpoint folder, published or not, ascending."""
-    names = storage.children(storage.join(run_folder, CHECKPOINTS))
-    return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,31 +213,6 @@ def roll_back_to(run_folder: str, step: int) -> None:
         storage.delete_folder(folder_of(run_folder, later))
 
 
-def newest_sound(run_folder: str, report: Report) -> str | None:
-    """Return the folder of the newest checkpoint with all files as in its manifest; None if no checkpoint is published.
-
-    Reports each damaged checkpoint that is skipped. Raises CheckpointError if all checkpoints are damaged. Raises
-    OSError if storage fails, because falling back to an older checkpoint would repeat work. No other function selects
-    the checkpoint to resume from, so the stream's cursor and the weights always agree.
-    """
-    first_problem = None
-    for step in reversed(steps_saved(run_folder)):
-        folder = folder_of(run_folder, step)
-        problem = storage.mismatch(folder)
-        if problem is None:
-            return folder
-        if problem == f"{storage.MANIFEST} is missing":  # not published: its writing or deletion was interrupted
-            continue
-        first_problem = first_problem or f"{folder}: {problem}"
-        report(f"checkpoint {folder} is damaged ({problem}); trying the checkpoint before it")
-    if first_problem:
-        raise CheckpointError(
-            f"all checkpoints are damaged (the newest: {first_problem}); start again under another --name, "
-            f"or delete {storage.join(run_folder, 'checkpoints')}"
-        )
-    return None
-
-
 def read_state(folder: str) -> State:
     """Return the state of a checkpoint."""
     fields: dict[str, Any] = storage.read_json(storage.join(folder, STATE))
@@ -309,20 +270,3 @@ def _layer_tensors(folder: str, layer: TextLayer, state: dict[str, torch.Tensor]
     if found != wanted:
         raise CheckpointError(f"{layer.folder}/{WEIGHTS} has the tensors {found}, but the model has {wanted}")
     return tensors
-
-
-def read_tensors(location: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of a safetensors file (local path or URL). Raises CheckpointError if it cannot be read."""
-    # Imported here because a machine that only writes checkpoints may not have safetensors.
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        if not is_url(location):
-            return load_file(location)
-        with scratch_folder("load") as temporary:
-            local = f"{temporary}/tensors"
-            storage.copy_file(location, local)
-            return load_file(local)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error

@@ -9,7 +9,7 @@ OUTPUT/initial/FINGERPRINT/
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import LearnedPositions
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.encoder_folder import lowercases_first
-from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.model.families.table import family_of
@@ -45,10 +45,12 @@ from pipeline.model.weights import (
 from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
+from pipeline.saved.checkpoints import CONFIG, WEIGHTS
+from pipeline.saved.padding import padding_rows, tensors_named
+from pipeline.saved.tensors import errors_with_location, read_tensors
 from pipeline.tensor_files import write_tensors
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 from pipeline.train.longer import longer_model, longer_weights
 
 POOLER = "encoder.pooler."
@@ -57,12 +59,6 @@ FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Model settings of a run whose values may differ from those in config.json."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
-PADDED_TO = (8, 16, 32, 64, 100, 128)
-"""Published models may pad the table of word embeddings: the number of rows is then a multiple of one of these
-(DeBERTa v3: 128,100 rows for 128,001 entries).
-"""
-MOST_NAMED = 4
-"""Maximum tensor names in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +163,6 @@ def read_initial(
     return initial
 
 
-def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """Return `read(*arguments)`; turn its PipelineErrors into CheckpointErrors that begin with the location."""
-    try:
-        return read(*arguments)
-    except PipelineError as error:
-        raise CheckpointError(f"{location}: {error}") from error
-
-
 def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source]) -> None:
     """Publish a model's usable tensors, in float32, in the folder of `initial`.
 
@@ -248,19 +236,6 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
     return replace(taken, state=state), entries, padded
 
 
-def padding_rows(rows: int, entries: int) -> int:
-    """Return how many of a model's `rows` word embeddings are padding, if its vocabulary has `entries` entries.
-
-    For example, with 30,528 rows and 30,522 entries, 6 rows are padding. The result is 0 unless `rows` is `entries`
-    rounded up to a multiple of a number in PADDED_TO.
-    """
-    return (
-        rows - entries
-        if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO)
-        else 0
-    )
-
-
 def _require_usable(taken: Taken, family: Family) -> None:
     """Raise CheckpointError if a tensor is missing, unexpected or not finite; heads may be missing as a whole."""
     present = {published for name in taken.state for published in published_names(name, family)}
@@ -283,11 +258,6 @@ def _require_usable(taken: Taken, family: Family) -> None:
 def _is_finite(tensor: Tensor) -> bool:
     """Return whether all values are finite; only the minimum and maximum are checked, which is much faster."""
     return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
-
-
-def tensors_named(names: list[str]) -> str:
-    """Return the beginning of a message, such as "tensor a is" or "tensors a, b, c, d and 3 more are"."""
-    return f"tensor{'s' * (len(names) > 1)} {listed(names, MOST_NAMED)} {'are' if len(names) > 1 else 'is'}"
 
 
 def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:

@@ -24,6 +24,7 @@ from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
 from pipeline.corpus.stream import Stream, build_stream, bytes_ahead, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.reporting import Report
+from pipeline.saved import checkpoints
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
 from pipeline.train.failures import error_line, pipeline_cause
@@ -187,7 +188,7 @@ def train_environment(config: Pretrain) -> dict[str, str]:
 
 def _newest_state(job: Job) -> checkpoint.State:
     """Return the state of the newest intact checkpoint; the initial state if there is no checkpoint."""
-    folder = checkpoint.newest_sound(job.folder, lambda message: None)
+    folder = checkpoints.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
 
 

@@ -9,7 +9,8 @@ from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Masked, Replaced
-from pipeline.train.schedule import grows
+from pipeline.config.phases import OnePhase
+from pipeline.config.training import ConstantRate, WarmupStableDecay
 
 IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "objective", "optimizer", "schedule")
 """Settings, and groups of settings, that identify a run together with its data."""
@@ -58,6 +59,16 @@ FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
 
 A run does not record these locations; it records a fingerprint of the files instead.
 """
+GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
+"""Schedules under which a run may get more steps later: before a decay, rates do not depend on the number of steps."""
+
+
+def grows(config: Pretrain) -> bool:
+    """Return whether a run may be extended to more steps.
+
+    With several phases it may not, because each has a share of the steps.
+    """
+    return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
 
 
 def is_unrecorded(key: str, value: Any) -> bool:

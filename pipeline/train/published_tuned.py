@@ -26,14 +26,15 @@ from pipeline.model.published import (
 )
 from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.checkpoints import CONFIG
+from pipeline.saved.padding import padding_rows, tensors_named
+from pipeline.saved.tensors import errors_with_location
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.saved import TASK, default_labels
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
-from pipeline.train.checkpoint import CONFIG
-from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
 from pipeline.train.tuned import PROBLEMS, About, TunedModel, load_tuned
 
 ANSWERS = ("classification", "tags", "spans", "choices")

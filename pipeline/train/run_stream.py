@@ -6,9 +6,9 @@ from pipeline import storage
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import DataError
+from pipeline.saved import run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train import run
 
 
 def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:

@@ -11,7 +11,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.stream import StreamSettings
 from pipeline.reporting import Report
-from pipeline.train import run
+from pipeline.saved import run
 from pipeline.train.evaluate import baseline_metrics
 from pipeline.train.start import Start
 from pipeline.train.summary import description, summary_markdown

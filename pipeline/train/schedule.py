@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.phases import OnePhase
 from pipeline.config.training import (
     ConstantRate,
     CosineDecay,
@@ -13,6 +12,7 @@ from pipeline.config.training import (
     Schedule,
     WarmupStableDecay,
 )
+from pipeline.train.naming import grows
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
@@ -67,18 +67,6 @@ SCHEDULES: dict[type, Callable[..., float]] = {
 def rate_share(schedule: Schedule, step: int, steps: int) -> float:
     """Return the learning rate of a step as a share of the peak rate; `step` counts from 0."""
     return SCHEDULES[type(schedule)](schedule, step, steps)
-
-
-GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
-"""Schedules under which a run may get more steps later: before a decay, rates do not depend on the number of steps."""
-
-
-def grows(config: Pretrain) -> bool:
-    """Return whether a run may be extended to more steps.
-
-    With several phases it may not, because each has a share of the steps.
-    """
-    return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
 
 
 def decay_start(config: Pretrain) -> int | None:

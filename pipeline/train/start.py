@@ -12,8 +12,9 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import VectorTeacher
 from pipeline.reporting import Report
+from pipeline.saved import checkpoints, run
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train import checkpoint, run
+from pipeline.train import checkpoint, run_identity
 from pipeline.train.initial import Initial
 
 
@@ -50,11 +51,11 @@ def read_start(
     """
     folder = run.run_folder(config)
     models = {name: model.fingerprint for name, model in (("init", initial), ("teacher", teacher)) if model}
-    identity = run.identity(config, stream.corpus, stream.vocabulary, models)
+    identity = run_identity.identity(config, stream.corpus, stream.vocabulary, models)
     recorded = run.read_run(folder)
     if recorded is not None:
-        run.refuse_differences(config, recorded["identity"], identity)
-    run.save_run_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
+        run_identity.refuse_differences(config, recorded["identity"], identity)
+    run_identity.save_run_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
     summary = run.read_summary(folder)
     finished = run.is_finished(summary, config)
     newest = None if finished else _newest_checkpoint(config, folder)
@@ -81,7 +82,7 @@ def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
     Raises CheckpointError if all checkpoints are damaged, or if storage fails.
     """
     try:
-        return checkpoint.newest_sound(folder, lambda message: None)
+        return checkpoints.newest_sound(folder, lambda message: None)
     except OSError as error:
         raise CheckpointError(
             f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; "
@@ -94,7 +95,7 @@ def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
 
     Return `start`, changed if the run was rolled back.
     """
-    if start.recorded is None or (back := run.rollback_step(config, start.recorded, start.done)) is None:
+    if start.recorded is None or (back := run_identity.rollback_step(config, start.recorded, start.done)) is None:
         return start
     checkpoint.roll_back_to(start.folder, back)
     report(

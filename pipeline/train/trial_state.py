@@ -19,8 +19,9 @@ from torch.optim import Optimizer
 from pipeline import storage
 from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
+from pipeline.saved.checkpoints import OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
+from pipeline.saved.tensors import read_tensors
 from pipeline.tensor_files import write_tensors
-from pipeline.train.checkpoint import OPTIMIZER, STATE, WEIGHTS, folder_of, read_tensors, steps_saved
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 BEST = "best.safetensors"

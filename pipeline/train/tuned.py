@@ -34,6 +34,8 @@ from pipeline.model.weights import model_settings, published_config, require_siz
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.saved.checkpoints import CONFIG, WEIGHTS
+from pipeline.saved.tensors import read_tensors
 from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import Tuned, outputs_of
 from pipeline.tasks.saved import TASK, task_of
@@ -45,7 +47,6 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.chain import add_chain, add_intents
-from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 from pipeline.train.naming import ADDED
 
 ADAPTERS = "adapters.safetensors"

@@ -23,11 +23,14 @@ from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.reporting import Report, no_op
+from pipeline.saved import checkpoints
+from pipeline.saved.run import read_run
+from pipeline.saved.tensors import read_tensors
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.building import build_module, set_word_embeddings
-from pipeline.train.checkpoint import State, read_tensors
+from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baseline_metrics
 from pipeline.train.failures import failure_of
@@ -45,7 +48,6 @@ from pipeline.train.job import Job
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.points import Points
-from pipeline.train.run import read_run
 from pipeline.train.teacher import start_from_teacher
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
@@ -87,7 +89,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     size = len(stream.vocabulary.tokens)
     module = build_module(config, size, device, precision, job.teacher, job.vector_teacher)
     optimizer = build_optimizer(config.optimizer, module)
-    folder = checkpoint.newest_sound(job.folder, say)
+    folder = checkpoints.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer) if folder else State()
     if config.worker_range.elastic:
         say(f"training on {world} worker{'s' * (world > 1)} of {config.worker_range}")

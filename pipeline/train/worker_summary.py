@@ -8,8 +8,8 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.table import FillsBlanks, Pretraining
+from pipeline.saved import checkpoints
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate
@@ -18,7 +18,7 @@ from pipeline.train.heldout_words import word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome
-from pipeline.train.run import EVALUATED_ROWS
+from pipeline.train.run_identity import EVALUATED_ROWS
 from pipeline.train.token_frequency import as_records, heldout_loss_by_frequency
 
 BY_FREQUENCY = "loss_by_frequency"
@@ -107,7 +107,7 @@ def summarise(
         "baselines": baseline_values,
         BY_FREQUENCY: by_frequency,
         "blanks": blanks and asdict(blanks),
-        "checkpoint": checkpoint.folder_of(job.folder, state.step),
+        "checkpoint": checkpoints.folder_of(job.folder, state.step),
     }
 
 

@@ -19,7 +19,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.grid import tune
 from pipeline.reporting import Report
-from pipeline.train.run import SUMMARY, run_folder
+from pipeline.saved.run import SUMMARY, run_folder
 from pipeline.train.tracking import tracking_uri
 from pipeline.workflows.finetune import finetune
 from pipeline.workflows.pretrain import pretrain

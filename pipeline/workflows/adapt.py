@@ -30,8 +30,8 @@ from pipeline.embed.results import result_table
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.locks import locked
 from pipeline.reporting import Report
+from pipeline.saved.run import is_finished, read_summary, run_folder
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.run import is_finished, read_summary, run_folder
 from pipeline.workflows.embed import embed_texts
 from pipeline.workflows.prepare import prepare
 from pipeline.workflows.pretrain import pretrain

@@ -12,7 +12,7 @@ from pipeline.export.publish import log, mlflow_uri, publish, require_free, requ
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
-from pipeline.train import run
+from pipeline.saved import run
 
 
 def export(config: Export, report: Report) -> None:

@@ -30,9 +30,10 @@ from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
 from pipeline.plan_here import passes_over, passes_warning
 from pipeline.reporting import Report, Waiting, beating
+from pipeline.saved import run
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train import longer, run
+from pipeline.train import longer
 from pipeline.train.blimp import prepare_pairs, read_pairs
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.heldout import unigram_counts

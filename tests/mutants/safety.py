@@ -49,7 +49,7 @@ OF_SAFETY = (
     Mutant(
         name="other-settings-continue",
         guarantee="resume: a run of other settings is refused with both values",
-        file="train/run.py",
+        file="train/run_identity.py",
         before="if recorded.get(key) != wanted.get(key)]",
         after="if key not in recorded]",
         tests=("tests/unit/train/test_run.py",),

@@ -23,11 +23,11 @@ from pipeline.export.huggingface import export
 from pipeline.export.tuned_card import DATASETS, PIPELINES, figures, tuned_files
 from pipeline.model.adapters import add_adapter
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.checkpoints import folder_of
 from pipeline.tasks import known
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.chain import add_chain
-from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import About, save_tuned
 
 pytest.importorskip("transformers")

@@ -24,11 +24,12 @@ from pipeline.export.huggingface import export
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import to_published
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.saved.run import record
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
 from pipeline.train.optim import build_optimizer
-from pipeline.train.run import identity, record
+from pipeline.train.run_identity import identity
 from pipeline.train.step import Compute, backward
 from tests.conftest import text_of
 

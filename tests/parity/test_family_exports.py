@@ -18,10 +18,10 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus
 from pipeline.export.registry import at
 from pipeline.presets import PRESETS
+from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.run import read_summary
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.checkpoint import folder_of
-from pipeline.train.run import read_summary
 from tests.conftest import finished_run, text_of
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -16,8 +16,8 @@ from mlflow.tracking import MlflowClient
 from pipeline.errors import CheckpointError
 from pipeline.export.registry import at, largest_difference, log
 from pipeline.export.trained import load_trained
-from pipeline.train.checkpoint import folder_of
-from pipeline.train.run import read_run, read_summary
+from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.run import read_run, read_summary
 
 transformers = pytest.importorskip("transformers")
 

@@ -16,7 +16,7 @@ from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, OPSET, check_graph
 from pipeline.export.probe import probe
 from pipeline.export.trained import load_trained
 from pipeline.model.families.bert import BERT
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")

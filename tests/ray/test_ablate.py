@@ -22,7 +22,7 @@ from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.grid.tune import connect
 from pipeline.reporting import Report
-from pipeline.train.run import SUMMARY, run_folder
+from pipeline.saved.run import SUMMARY, run_folder
 from pipeline.workflows.ablate import ablate
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]

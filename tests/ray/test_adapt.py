@@ -8,7 +8,7 @@ import pytest
 
 from jobs.adapt import main
 from jobs.search import main as search
-from pipeline.train.checkpoint import steps_saved
+from pipeline.saved.checkpoints import steps_saved
 from pipeline.workflows import adapt as workflow
 from tests.conftest import WORDS
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 from tests.documents import Written, commands
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]

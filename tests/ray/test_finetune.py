@@ -30,11 +30,11 @@ from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import with_setting
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of
 from pipeline.grid.precision import node_precisions
+from pipeline.saved.checkpoints import folder_of
 from pipeline.tasks import submission
 from pipeline.tasks.glue import INFERENCE, TASKS
 from pipeline.tasks.submission import FILES
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.checkpoint import folder_of
 from pipeline.train.initial import read_initial
 from pipeline.train.tuned import load_tuned
 from tests.unit.finetune.test_teacher import saved

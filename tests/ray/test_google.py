@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import storage
 from pipeline.cluster import is_listening
-from pipeline.train import checkpoint
+from pipeline.saved import checkpoints
 from tests.chaos.simulated import finished, free_port, job, program
 
 pytest.importorskip("gcp_storage_emulator")
@@ -118,7 +118,7 @@ def test_a_run_resumes_from_google_storage(google: None, small_corpus: Path, tmp
     text = finished(job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder))
     assert re.search(r"continuing after step [46]0\n", text), text
     folder = f"{BUCKET}/output/runs/stored"
-    assert checkpoint.newest_sound(folder, pytest.fail) == checkpoint.folder_of(folder, 120) and checkpoint.steps_saved(
-        folder
-    ) == [100, 120]
+    assert checkpoints.newest_sound(folder, pytest.fail) == checkpoints.folder_of(
+        folder, 120
+    ) and checkpoints.steps_saved(folder) == [100, 120]
     assert "model.safetensors" in storage.children(f"{folder}/export") and "checked" in text

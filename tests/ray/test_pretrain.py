@@ -41,13 +41,13 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.table import Pretraining
 from pipeline.pictures.run_end import CORPUS, LOSS, as_png, end_pictures
 from pipeline.presets import PRESETS
+from pipeline.saved.run import read_run, run_folder
 from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.building import build_module
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
-from pipeline.train.run import read_run, run_folder
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
 from pipeline.train.start import read_start, word_embeddings

@@ -17,6 +17,7 @@ import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from pipeline import storage
+from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import checkpoint
@@ -177,9 +178,9 @@ def test_prepare_pretrain_resume_export_finetune_and_predict_on_an_object_store(
     folder = f"{where}/output/runs/stored"
     text = finished(job("pretrain", *command, tracking=tmp_path, ray_folder=ray_folder))
     assert re.search(r"continuing after step [24]0\n", text), text
-    newest = checkpoint.newest_sound(folder, pytest.fail)
-    assert newest == checkpoint.folder_of(folder, 120) and checkpoint.read_state(newest).step == 120
-    kept = checkpoint.steps_saved(folder)
+    newest = checkpoints.newest_sound(folder, pytest.fail)
+    assert newest == checkpoints.folder_of(folder, 120) and checkpoint.read_state(newest).step == 120
+    kept = checkpoints.steps_saved(folder)
     assert kept[-2:] == [100, 120] and checkpoint.best_step(folder, 0, 120) in kept and len(kept) <= 3
 
     assert "model.safetensors" in storage.children(f"{folder}/export")

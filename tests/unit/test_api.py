@@ -24,7 +24,7 @@ from pipeline.model.heads import AttentionPooling
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.table import build_objective
 from pipeline.presets import PRESETS
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("kar", "lost", "mist", "kap")

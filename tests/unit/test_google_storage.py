@@ -11,6 +11,7 @@ from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
+from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
@@ -64,10 +65,10 @@ def test_a_run_resumes_from_its_newest_checkpoint_and_deletes_old_ones(
     optimizer = build_optimizer(AdamW(), module)
     for step, loss in ((50, 2.0), (100, 1.0), (150, 3.0), (200, 4.0)):
         checkpoint.save(RUN, replace(STATE, step=step, heldout_loss=loss), module, optimizer, tiny_vocabulary)
-    assert checkpoint.steps_saved(RUN) == [50, 100, 150, 200] and checkpoint.best_step(RUN, 0, 200) == 100
-    newest = checkpoint.newest_sound(RUN, pytest.fail)
-    assert newest == checkpoint.folder_of(RUN, 200) and checkpoint.load(newest, module, None).step == 200
+    assert checkpoints.steps_saved(RUN) == [50, 100, 150, 200] and checkpoint.best_step(RUN, 0, 200) == 100
+    newest = checkpoints.newest_sound(RUN, pytest.fail)
+    assert newest == checkpoints.folder_of(RUN, 200) and checkpoint.load(newest, module, None).step == 200
     storage.write_bytes(f"{newest}/state.json", b"{}")
-    assert checkpoint.newest_sound(RUN, lambda line: None) == checkpoint.folder_of(RUN, 150)
+    assert checkpoints.newest_sound(RUN, lambda line: None) == checkpoints.folder_of(RUN, 150)
     checkpoint.delete_old_checkpoints(RUN, 2, 200, {100})
-    assert checkpoint.steps_saved(RUN) == [100, 150, 200]
+    assert checkpoints.steps_saved(RUN) == [100, 150, 200]

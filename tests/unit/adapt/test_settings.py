@@ -13,7 +13,7 @@ from pipeline.adapt.start import read_start
 from pipeline.adapt.steps import length_of, most_trainings
 from pipeline.config.adapt import Adapt
 from pipeline.errors import ConfigError
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 
 @pytest.mark.parametrize(

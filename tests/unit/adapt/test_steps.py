@@ -22,9 +22,9 @@ from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError
 from pipeline.predict.inputs import list_inputs
 from pipeline.reporting import no_op
+from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.pooling import exported_length
 from pipeline.text.schema import DOCUMENT
-from pipeline.train.checkpoint import folder_of
 from tests.conftest import text_of
 
 ALONE = Placement(threads=1)

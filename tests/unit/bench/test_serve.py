@@ -16,7 +16,7 @@ from pipeline.config.command import Command
 from pipeline.config.serve import Batching
 from pipeline.config.serve import Serve as Served
 from pipeline.errors import ConfigError
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 from tests.unit.bench.test_load import server
 from tests.unit.serve.test_routes import running
 

@@ -25,6 +25,7 @@ from pipeline.corpus import token_file, token_file_saving
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError, DataError
+from pipeline.saved import checkpoints
 from pipeline.stopping import TERMINATED
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
@@ -73,7 +74,7 @@ def tokens(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> 
 
 
 def state_of(output: Path, name: str, steps: int) -> checkpoint.State:
-    return checkpoint.read_state(checkpoint.folder_of(str(output / "runs" / name), steps))
+    return checkpoint.read_state(checkpoints.folder_of(str(output / "runs" / name), steps))
 
 
 def test_the_run_sees_the_rows_of_the_stream(
@@ -112,7 +113,7 @@ def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path
     assert "held-out words" in done.stdout and "3 steps" in done.stdout
     assert main([*words[2:], "--name", "with-all"]) == 0
     assert state_of(tmp_path, "alone", 3).step == 3
-    of_one, of_other = (Path(checkpoint.folder_of(str(tmp_path / "runs" / name), 3)) for name in ("alone", "with-all"))
+    of_one, of_other = (Path(checkpoints.folder_of(str(tmp_path / "runs" / name), 3)) for name in ("alone", "with-all"))
     assert storage.damage(str(of_one)) is None
     names = {path.name for path in of_other.iterdir()}
     assert {path.name for path in of_one.iterdir()} == names > {"model.safetensors", "tokenizer.json", *WITH_TIMES}
@@ -186,7 +187,7 @@ def test_other_families(
 ) -> None:
     config = of_family(family, replace(tiny_config, output=str(tmp_path), steps=2), training.vocabulary)
     if family == "distilbert":  # from a teacher of the same vocabulary
-        teacher = checkpoint.newest_sound(str(tiny_run), print)
+        teacher = checkpoints.newest_sound(str(tiny_run), print)
         config = replace(config, objective=Distilled(teacher=teacher))
     measured = train_on_tokens(replace(config, placement=Placement(recompute=True, threads=1)), tokens, print)
     assert measured["steps"] == 2 and measured["heldout_after"]["heldout/mlm_loss"] > 0

@@ -11,7 +11,7 @@ from pipeline.config.placement import EmbedPlacement
 from pipeline.embed.model import describe_on_cpu, load_described
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.model.int8 import Int8Linear
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 
 def test_processes_load_the_checkpoint_that_was_described_and_no_other(tiny_run: Path) -> None:

@@ -14,8 +14,8 @@ from pipeline.embed.recipe import Recipe, prompts_in, read_recipe
 from pipeline.errors import CheckpointError
 from pipeline.export.sentence_files import sentence_files
 from pipeline.saved.pooling import prompts_of
+from pipeline.saved.run import record, settings_of
 from pipeline.train.naming import default_name, identifying_settings
-from pipeline.train.run import record, settings_of
 
 
 @pytest.fixture

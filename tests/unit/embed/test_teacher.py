@@ -21,10 +21,10 @@ from pipeline.embed.teacher import with_vector_teacher
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.sentence_files import sentence_files
 from pipeline.objectives.distilled_vectors import VectorStudent
+from pipeline.saved.checkpoints import folder_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples
 from pipeline.text.training import train_vocabulary
-from pipeline.train.checkpoint import folder_of
 from tests.conftest import CPU, text_of
 
 

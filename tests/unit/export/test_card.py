@@ -13,8 +13,8 @@ from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages
 from pipeline.export.huggingface import FILLING, USE
 from pipeline.export.markdown import UNSAID, header, hub_name, public_location, public_model_location, table
 from pipeline.export.trained import Trained, load_trained, recorded_run
-from pipeline.train.checkpoint import folder_of
-from pipeline.train.run import read_summary
+from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.run import read_summary
 
 MADE = Made(checked="checked: by hand", use="Call it.", extra=("## More", "Said."))
 

@@ -13,7 +13,7 @@ from pipeline.config.export import EXPORT_KINDS, Export
 from pipeline.errors import ConfigError
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.trained import load_trained
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 JOB = Path(__file__).parents[3] / "jobs" / "export.py"
 main: Callable[[list[str]], int] = runpy.run_path(str(JOB))["main"]

@@ -9,7 +9,7 @@ import torch
 
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 
 @pytest.fixture

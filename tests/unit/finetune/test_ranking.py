@@ -22,7 +22,7 @@ from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict import cross_encoder
 from pipeline.predict.model_score import score_model
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 from pipeline.train.tuned import load_tuned
 
 QUIET = lambda line: None  # noqa: E731

@@ -21,7 +21,7 @@ from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.planning import grid_name
 from pipeline.predict.encoders import MODEL, load_encoders
 from pipeline.predict.similarity import score_similarity
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 from pipeline.train.tuned import About, save_tuned
 
 COSINE = Similarity(loss="cosine")

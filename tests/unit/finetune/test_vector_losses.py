@@ -19,10 +19,11 @@ from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.model_score import score_model
 from pipeline.predict.similarity import score_triplets
+from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.tensors import read_tensors
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import VECTOR_KINDS
-from pipeline.train.checkpoint import folder_of, read_tensors
 from pipeline.train.tuned import load_tuned
 
 

@@ -10,7 +10,7 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
 from pipeline.grid.inputs import read_inputs
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 FEW = Recipe(contrastive_pairs=2, pooling="mean")
 FEW_LABELS = (

@@ -8,9 +8,9 @@ import pytest
 from pipeline import storage
 from pipeline.config.model import Model
 from pipeline.grid.lineage import lineage
+from pipeline.saved.run import write_run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.run import write_run
 
 
 @pytest.fixture

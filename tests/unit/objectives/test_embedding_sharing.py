@@ -13,6 +13,7 @@ from pipeline.errors import ConfigError
 from pipeline.export.trained import load_trained
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.terms import divisors
+from pipeline.saved.tensors import read_tensors
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
@@ -95,7 +96,7 @@ def test_a_checkpoint_holds_the_sum_and_resumes_with_the_same_losses(tmp_path: P
     module, optimizer = trained()
     folder = checkpoint.save(str(tmp_path), State(step=3), module, optimizer, VOCABULARY)
     state = module.state_dict()
-    published = checkpoint.read_tensors(f"{folder}/model.safetensors")["electra.embeddings.word_embeddings.weight"]
+    published = read_tensors(f"{folder}/model.safetensors")["electra.embeddings.word_embeddings.weight"]
     assert torch.equal(published, state[WORDS] + state[f"generator.{WORDS}"]) and state[WORDS].any()
     other = make_model(seed=1)
     other_optimizer = build_optimizer(AdamW(learning_rate=0.01), other)

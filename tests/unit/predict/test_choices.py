@@ -22,11 +22,11 @@ from pipeline.grid.inputs import read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.objectives.choices import ChoiceTask
 from pipeline.predict.model import answer_table, load
+from pipeline.saved.checkpoints import folder_of
 from pipeline.serve.model import describe_on_cpu
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.choice_tables import choice_task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import About, save_tuned
 from tests.parity.families import DEBERTA
 from tests.unit.tasks.test_choices import swag

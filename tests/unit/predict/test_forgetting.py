@@ -24,10 +24,11 @@ from pipeline.model.encoder import Encoder
 from pipeline.objectives.masked import HELDOUT_LOSS, MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.predict.forgetting import AFTER, BEFORE, score_forgetting
+from pipeline.saved.run import SUMMARY
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.run import EVALUATED_ROWS, SUMMARY
+from pipeline.train.run_identity import EVALUATED_ROWS
 from pipeline.train.tuned import About, save_tuned
 from tests.conftest import Training, finished_run, of_family, text_of
 

@@ -17,7 +17,7 @@ from pipeline.predict import cross_encoder
 from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
 from pipeline.predict.retrieval import RERANKED, reranked, score_retrieval, vectors_with
 from pipeline.predict.similarity import score_similarity, score_triplets
-from pipeline.train.checkpoint import folder_of
+from pipeline.saved.checkpoints import folder_of
 
 CPU = ["--placement.device", "cpu"]
 

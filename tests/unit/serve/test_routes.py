@@ -23,12 +23,12 @@ from pipeline import api
 from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Limits, Serve
 from pipeline.model.int8 import Int8Linear
+from pipeline.saved.checkpoints import folder_of
 from pipeline.serve.gate import digest
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load, load_described
 from pipeline.serve.problems import overloaded, unavailable
 from pipeline.serve.uses import Inputs
-from pipeline.train.checkpoint import folder_of
 
 LONG = " ".join(["kar"] * 40)
 """A text of more tokens than the model has positions."""

@@ -12,9 +12,9 @@ from mlflow.tracking import MlflowClient
 from jobs.show import main
 from pipeline import api, storage
 from pipeline.pictures.model_texts import cut_text, cut_texts, random_weights
+from pipeline.saved.run import RUN, SUMMARY
 from pipeline.show.pictures import readable
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.run import RUN, SUMMARY
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, DataError
+from pipeline.saved import run
 from pipeline.show.seen import documents_of, position_before, recompute_rows
-from pipeline.train import run
+from pipeline.train import run_identity
 from pipeline.train.checkpoint import write_position
 from pipeline.train.run_stream import stream_of_run
 
@@ -39,10 +40,10 @@ def trained(training, finished: tuple[Path, Pretrain], tmp_path: Path) -> tuple[
 
 def record(training, config: Pretrain, tmp_path: Path) -> None:
     corpus = shutil.copytree(training.corpus.folder, f"{tmp_path}/corpus", dirs_exist_ok=True)  # others share the first
-    run.save_run_vocabulary(str(tmp_path), training.vocabulary, config.model.maximum_positions)
+    run_identity.save_run_vocabulary(str(tmp_path), training.vocabulary, config.model.maximum_positions)
     run.write_run(
         str(tmp_path),
-        run.identity(config, training.corpus, training.vocabulary),
+        run_identity.identity(config, training.corpus, training.vocabulary),
         config.steps,
         "0a1b",
         corpus,

@@ -21,11 +21,12 @@ from pipeline.minimal_pairs.figures import METRICS, blimp_rows
 from pipeline.minimal_pairs.pairs import score_pairs
 from pipeline.minimal_pairs.paradigms import Paradigm
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.saved.checkpoints import folder_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import loop
 from pipeline.train.blimp import Blimp, evaluate_pairs, prepare_pairs, read_pairs
-from pipeline.train.checkpoint import State, folder_of, read_state
+from pipeline.train.checkpoint import State, read_state
 from pipeline.train.heldout import unigram_counts
 from pipeline.train.loop import train
 from pipeline.train.naming import default_name

@@ -21,19 +21,10 @@ from pipeline.errors import CheckpointError
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
 from pipeline.objectives.table import Pretraining
+from pipeline.saved.checkpoints import folder_of, newest_sound, steps_saved
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.checkpoint import (
-    State,
-    best_step,
-    delete_old_checkpoints,
-    folder_of,
-    load,
-    newest_sound,
-    read_state,
-    save,
-    steps_saved,
-)
+from pipeline.train.checkpoint import State, best_step, delete_old_checkpoints, load, read_state, save
 from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
 from tests.conftest import FAMILIES, of_family, tiers

@@ -31,11 +31,11 @@ from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
 from pipeline.presets import PRESETS
+from pipeline.saved import checkpoints
 from pipeline.text.pairs import needed_documents
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train import checkpoint
 from pipeline.train.compiling import compiles
 from pipeline.train.naming import default_name, identifying_settings
 from pipeline.train.pictures import learning_curve
@@ -70,7 +70,7 @@ def test_a_stopped_run_goes_on_exactly_and_learns(training: Training, config: Pr
     points = {name: {step: metrics[name] for step, metrics in whole.items() if name in metrics} for name in whole[12]}
     panels = learning_curve("contrast", points).axes
     assert panels[0].get_ylabel() == "contrastive loss, nats per text"
-    saved = checkpoint.folder_of(str(tmp_path / "whole"), 12)
+    saved = checkpoints.folder_of(str(tmp_path / "whole"), 12)
     trained = load_trained(saved)
     with pytest.raises(CheckpointError, match="step-00000012 has no head for masked tokens"):
         load_trained(saved, fills_blanks=True)

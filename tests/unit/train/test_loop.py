@@ -14,6 +14,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
+from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
@@ -80,7 +81,7 @@ def test_the_loop_trains_to_its_last_step_and_leaves_a_checkpoint_there(
     blocks = training.blocks(tiny_config)
     state, _ = training.run(tiny_config, tmp_path, logged, iter(blocks))
     assert sorted(logged) == list(range(13)) and sorted(losses(logged)) == list(range(1, 13))
-    assert state.step == 12 and checkpoint.read_state(checkpoint.folder_of(str(tmp_path), 12)) == state
+    assert state.step == 12 and checkpoint.read_state(checkpoints.folder_of(str(tmp_path), 12)) == state
     assert state.tokens == sum(len(ids) for block in blocks[:48] for ids in block["ids"].to_pylist())
     last = blocks[47].to_pylist()[-1]
     assert (state.cursor.epoch, state.cursor.window, state.cursor.row) == (last["epoch"], last["window"], last["row"])
@@ -132,8 +133,8 @@ def test_a_clock_that_jumps_changes_nothing(
     again, other = training.run(config, tmp_path / "jumping", jumping)
     assert losses(jumping) == {step: losses(whole)[step] for step in range(6, 13)} and again.cursor == state.cursor
     assert (
-        checkpoint.steps_saved(str(tmp_path / "jumping"))
-        == checkpoint.steps_saved(str(tmp_path / "whole"))
+        checkpoints.steps_saved(str(tmp_path / "jumping"))
+        == checkpoints.steps_saved(str(tmp_path / "whole"))
         == [5, 10, 12]
     )
     assert_same_weights(module, other)
@@ -159,7 +160,7 @@ def test_evaluations_and_checkpoints_change_nothing(training, family_config: Pre
     assert losses(plain) == losses(busy)
     assert_same_weights(module, other)
     assert all("heldout/mlm_loss" in busy[step] for step in range(5))
-    assert checkpoint.steps_saved(str(tmp_path / "busy")) == [3, 4]
+    assert checkpoints.steps_saved(str(tmp_path / "busy")) == [3, 4]
 
 
 def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(
@@ -192,7 +193,7 @@ def test_rows_out_of_order_are_refused(
     logged: Logged = {}
     with pytest.raises(DataError, match="^step 0 got rows out of order"):
         training.run(tiny_config, tmp_path, logged, iter([blocks[number] for number in order]))
-    assert losses(logged) == {} and checkpoint.steps_saved(str(tmp_path)) == []
+    assert losses(logged) == {} and checkpoints.steps_saved(str(tmp_path)) == []
 
 
 def test_a_later_step_out_of_order_is_refused_with_its_number(training, tiny_config: Pretrain, tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, 
         "lower optimizer.learning_rate (0.002) and start under another --name, "
         f"or skip such steps with on_nonfinite skip; the rows of step 1 are shown by jobs/show.py seen {tmp_path} 1"
     )
-    assert checkpoint.steps_saved(str(tmp_path)) == []
+    assert checkpoints.steps_saved(str(tmp_path)) == []
 
 
 class Spoilt(torch.nn.Module):
@@ -317,7 +318,7 @@ def test_a_gradient_that_is_not_finite_leaves_no_later_checkpoint(
     config = replace(tiny_config, tracking=Tracking(every=100), checkpoint=Checkpoints(every=2))
     with pytest.raises(ConfigError, match="^the gradient of step 3 is not finite"):
         run_spoilt(training, config, tmp_path, {9}, monkeypatch)
-    assert checkpoint.steps_saved(str(tmp_path)) == [2]
+    assert checkpoints.steps_saved(str(tmp_path)) == [2]
 
 
 def test_layers_computed_anew_give_the_same_losses(training, tiny_config: Pretrain, tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from pipeline.export.huggingface import copy_model
 from pipeline.model import encoder
 from pipeline.model.rotary import Rotation, rotation
 from pipeline.model.weights import model_settings
+from pipeline.saved.checkpoints import folder_of, steps_saved
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import loop
-from pipeline.train.checkpoint import State, folder_of, roll_back_to, steps_saved
+from pipeline.train.checkpoint import State, roll_back_to
 from tests.conftest import of_family, tiers
 
 Logged = dict[int, dict[str, float]]

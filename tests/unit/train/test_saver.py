@@ -13,6 +13,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
+from pipeline.saved import checkpoints
 from pipeline.train import checkpoint
 from pipeline.train import saver as saving
 from pipeline.train.checkpoint import State
@@ -56,9 +57,9 @@ def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretra
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(1.0)
-        assert checkpoint.steps_saved(str(tmp_path)) == []  # training has gone on before anything was written
+        assert checkpoints.steps_saved(str(tmp_path)) == []  # training has gone on before anything was written
         released.set()
-    assert checkpoint.load(checkpoint.folder_of(str(tmp_path), 3), module, None) == state(3)
+    assert checkpoint.load(checkpoints.folder_of(str(tmp_path), 3), module, None) == state(3)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
 
 
@@ -68,12 +69,12 @@ def test_logged_metrics_are_sent_before_a_checkpoint_is_published(
     optimizer, published = build_optimizer(AdamW(), module), []
 
     def flush() -> None:
-        published.append(checkpoint.steps_saved(str(tmp_path)))
+        published.append(checkpoints.steps_saved(str(tmp_path)))
 
     with Saver(str(tmp_path), tiny_config, tiny_vocabulary, flush, print) as writer:
         writer.save(state(3), module, optimizer, wait=True)
         writer.save(state(4), module, optimizer, wait=True)
-    assert published == [[], [3]] and checkpoint.steps_saved(str(tmp_path)) == [3, 4]
+    assert published == [[], [3]] and checkpoints.steps_saved(str(tmp_path)) == [3, 4]
 
 
 def test_storage_that_refuses_for_a_while_gets_its_checkpoint(
@@ -93,7 +94,7 @@ def test_storage_that_refuses_for_a_while_gets_its_checkpoint(
         assert time.monotonic() - begun < 1
         place.unlink()
     assert not writer.failing.is_set()
-    assert checkpoint.newest_sound(str(tmp_path), pytest.fail) == checkpoint.folder_of(str(tmp_path), 3)
+    assert checkpoints.newest_sound(str(tmp_path), pytest.fail) == checkpoints.folder_of(str(tmp_path), 3)
     assert (
         len(said) == 1
         and said[0].startswith("the checkpoint of step 3 cannot be written (")
@@ -148,7 +149,7 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
     with saver(tmp_path, tiny_config, tiny_vocabulary, said, keep=1) as writer:
         for step in (1, 2):
             writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
-    assert published == [1, 2] and checkpoint.steps_saved(str(tmp_path)) == [2]
+    assert published == [1, 2] and checkpoints.steps_saved(str(tmp_path)) == [2]
     assert said == [
         "the checkpoint of step 1 cannot replace older ones (AWS Error ACCESS_DENIED); "
         "trying again for 300 s while training goes on"
@@ -173,7 +174,7 @@ def test_the_best_is_kept_beside_the_newest(
     with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=2, keep_best=keep_best) as writer:
         for step, loss in enumerate(losses, start=1):
             writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
-    assert checkpoint.steps_saved(str(tmp_path)) == left
+    assert checkpoints.steps_saved(str(tmp_path)) == left
 
 
 def test_the_best_is_sound_of_this_phase_and_no_later_than_the_run(
@@ -182,7 +183,7 @@ def test_the_best_is_sound_of_this_phase_and_no_later_than_the_run(
     with saver(tmp_path, tiny_config, tiny_vocabulary, [], keep=9) as writer:
         for step, loss in ((1, 1.0), (2, 1.5), (3, 2.0), (4, 2.5), (9, 0.5)):
             writer.save(state(step, loss), module, build_optimizer(AdamW(), module), wait=True)
-    folder = Path(checkpoint.folder_of(str(tmp_path), 2))
+    folder = Path(checkpoints.folder_of(str(tmp_path), 2))
     assert (
         checkpoint.best_step(str(tmp_path), 0, 4) == 1
         and checkpoint.best_step(str(tmp_path), 1, 4) == 2

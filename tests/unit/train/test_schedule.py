@@ -5,7 +5,8 @@ import pytest
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import ConstantRate, CosineDecay, LinearDecay, PolynomialDecay, WarmupStableDecay
-from pipeline.train.schedule import GROWS, SCHEDULES, decay_start, grows, rate_share
+from pipeline.train.naming import GROWS, grows
+from pipeline.train.schedule import SCHEDULES, decay_start, rate_share
 
 
 def test_linear_decay_by_hand() -> None:

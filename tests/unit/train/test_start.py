@@ -9,8 +9,9 @@ from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.training import Checkpoints, ConstantRate, WarmupStableDecay
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
-from pipeline.train.checkpoint import steps_saved
-from pipeline.train.run import identity, run_folder, write_run
+from pipeline.saved.checkpoints import steps_saved
+from pipeline.saved.run import run_folder, write_run
+from pipeline.train.run_identity import identity
 from pipeline.train.start import Start, read_start, roll_back, word_embeddings
 from tests.conftest import Training
 

@@ -11,41 +11,34 @@ OUTPUT/runs/NAME/
 """
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
-from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
-from pipeline.locations import sqlite_file, sqlite_uri
+from pipeline.saved.run import VOCABULARY
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
-from pipeline.train.schedule import decay_start, grows
+from pipeline.train.naming import grows, identifying_settings
+from pipeline.train.schedule import decay_start
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs does not need
     from pipeline.corpus.prepared import Corpus
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")
 """Libraries that may give a run different rows in another version."""
-SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
+
+
 EVALUATED_ROWS = "evaluation_rows"
 """Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
-RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
-"""Keys of run.json."""
-LOCATED = ("export", "checkpoint", "mlflow_uri")
-"""Keys of summary.json whose values are locations, mostly in the run's output folder."""
+
+
 MOST_NAMED = 4
 """Maximum differing settings in a message."""
-
-
-def run_folder(config: Pretrain) -> str:
-    """Return the folder of a named run."""
-    return storage.join(config.output, "runs", str(config.name))
 
 
 def identity(
@@ -137,79 +130,3 @@ def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: 
     with scratch_folder("vocabulary") as temporary:
         save_vocabulary(vocabulary, temporary, maximum_positions)
         storage.publish(temporary, target, {"fingerprint": vocabulary.fingerprint})
-
-
-def read_run(folder: str) -> dict[str, Any] | None:
-    """Return the contents of run.json; None if the file does not exist. Raises CheckpointError if it is damaged."""
-    recorded = _read(folder, RUN, RECORDED, "restore it, or start under another --name")
-    return recorded and recorded | {"corpus": moved(recorded["corpus"], folder)}
-
-
-def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
-    """Record a run's identity, requested steps, MLflow run and corpus folder."""
-    storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
-
-
-def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:
-    """Return the contents of run.json."""
-    return {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder}
-
-
-def settings_of(recorded: dict[str, Any]) -> Pretrain:
-    """Return the settings of a run, given the contents of its run.json.
-
-    A setting that is not in run.json gets the value that runs had before this setting was recorded (see ADDED and
-    `implied_objective`), else its default.
-    """
-    identity = recorded["identity"]
-    unrecorded = flatten(Pretrain()) | ADDED | FINGERPRINTED | implied_objective(identity["model.family"])
-    return unflatten(Pretrain, unrecorded | identity | {"steps": recorded["steps"]})
-
-
-def read_summary(folder: str) -> dict[str, Any] | None:
-    """Return the summary of a finished run; None for an unfinished run. Raises CheckpointError for a damaged file."""
-    remedy = "delete it, and the command that trained the run writes it again"
-    summary = _read(folder, SUMMARY, ("steps",), remedy)
-    return summary and summary | {key: moved(summary[key], folder) for key in LOCATED if key in summary}
-
-
-def moved(location: str, folder: str) -> str:
-    """Return where a location that a run recorded is now, if the output folder of the run was moved since.
-
-    A recorded location is absolute. If it is missing, and its last names lead to something below the output folder
-    that `folder`, the folder of the run, is in now, this is returned, else the recorded location.
-    """
-    file = sqlite_file(location)
-    if file is not None:
-        now = moved(file, folder)
-        return location if now == file else sqlite_uri(now)
-    if not location.startswith("/") or storage.exists(location):
-        return location
-    output, names = folder.rstrip("/").rsplit("/", 2)[0], location.strip("/").split("/")
-    least = 1 if names[-1] == "mlflow.db" else 2  # a folder of a corpus may have the last name of another one
-    places = (storage.join(output, *names[start:]) for start in range(len(names) - least + 1))
-    return next((place for place in places if storage.exists(place)), location)
-
-
-def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file of a run's folder; None if the file does not exist.
-
-    Raises CheckpointError, with `remedy`, if the file is damaged or lacks a key in `wanted`.
-    """
-    location = storage.join(folder, name)
-    try:
-        value = storage.read_json(location)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except IsADirectoryError as error:
-        raise CheckpointError(f"{location} is a folder, and a file is needed: {remedy}") from error
-    except ValueError as error:
-        raise CheckpointError(f"{location} is damaged ({storage.first_line(error)}): {remedy}") from error
-    if lacking := list(wanted) if not isinstance(value, dict) else [key for key in wanted if key not in value]:
-        raise CheckpointError(f"{location} is damaged (it lacks {', '.join(lacking)}): {remedy}")
-    return value
-
-
-def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
-    """Return whether a run has a summary and reached the requested steps."""
-    return summary is not None and summary["steps"] >= config.steps

@@ -1,0 +1,45 @@
+"""The checkpoints of a run: their names, and the newest sound one."""
+
+from pipeline import storage
+from pipeline.errors import CheckpointError
+from pipeline.reporting import Report
+
+WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
+CHECKPOINTS = "checkpoints"
+"""Name of the folder with the checkpoints, inside the run's folder."""
+
+
+def folder_of(run_folder: str, step: int) -> str:
+    """Return the folder of the checkpoint after `step` updates."""
+    return storage.join(run_folder, CHECKPOINTS, f"step-{step:08d}")
+
+
+def steps_saved(run_folder: str) -> list[int]:
+    """Return the steps that have a checkpoint folder, published or not, ascending."""
+    names = storage.children(storage.join(run_folder, CHECKPOINTS))
+    return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
+
+
+def newest_sound(run_folder: str, report: Report) -> str | None:
+    """Return the folder of the newest checkpoint with all files as in its manifest; None if no checkpoint is published.
+
+    Reports each damaged checkpoint that is skipped. Raises CheckpointError if all checkpoints are damaged. Raises
+    OSError if storage fails, because falling back to an older checkpoint would repeat work. No other function selects
+    the checkpoint to resume from, so the stream's cursor and the weights always agree.
+    """
+    first_problem = None
+    for step in reversed(steps_saved(run_folder)):
+        folder = folder_of(run_folder, step)
+        problem = storage.mismatch(folder)
+        if problem is None:
+            return folder
+        if problem == f"{storage.MANIFEST} is missing":  # not published: its writing or deletion was interrupted
+            continue
+        first_problem = first_problem or f"{folder}: {problem}"
+        report(f"checkpoint {folder} is damaged ({problem}); trying the checkpoint before it")
+    if first_problem:
+        raise CheckpointError(
+            f"all checkpoints are damaged (the newest: {first_problem}); start again under another --name, "
+            f"or delete {storage.join(run_folder, 'checkpoints')}"
+        )
+    return None
