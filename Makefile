@@ -48,8 +48,8 @@ finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloa
 
 # Two processes; the tests on Ray first.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
-UNIT := text tasks objectives show model embed predict export adapt ablation minimal_pairs retrieval pictures workflows
-LOOSE := arguments config errors exit_codes imports locations mutants toml touched tree
+UNIT := text wikipedia tables tasks objectives saved fine_tuned show model embed predict export adapt ablation evaluation workflows command_line
+LOOSE := config errors imports moved mutants touched tree
 QUICK := $(UNIT:%=tests/unit/%) $(LOOSE:%=tests/unit/test_%.py)
 
 lint: $(VENV)/.installed-test ## lint, formatting and types
@@ -91,8 +91,8 @@ cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Goog
 mlflow: $(VENV)/.installed ## start MLflow on 127.0.0.1 and print its pages
 	@mkdir -p '$(OUTPUT)'
 	@case "$${MLFLOW_TRACKING_URI:-}" in http*) echo "error: MLFLOW_TRACKING_URI is a server already: open $$MLFLOW_TRACKING_URI" >&2; exit 2;; esac
-	@store=$$($(BIN)/python -c 'import sys; from pipeline.exit_codes import job_main; from pipeline.train.tracking import tracking_uri; sys.exit(job_main("stopped")(lambda words: print(tracking_uri(None, *words)))(sys.argv[1:]))' '$(OUTPUT)') || exit 2; export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false; \
-	    $(BIN)/python -m pipeline.train.views "$$store" $(MLFLOW_PORT) && \
+	@store=$$($(BIN)/python -c 'import sys; from pipeline.command_line.exit_codes import job_main; from pipeline.tracking.runs import tracking_uri; sys.exit(job_main("stopped")(lambda words: print(tracking_uri(None, *words)))(sys.argv[1:]))' '$(OUTPUT)') || exit 2; export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false; \
+	    $(BIN)/python -m pipeline.tracking.views "$$store" $(MLFLOW_PORT) && \
 	    exec $(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 1 --backend-store-uri "$$store"
 
 stop: ## stop the Ray head that `make pretrain` started, and nothing else

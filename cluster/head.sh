@@ -17,7 +17,7 @@ umask 077 # for what is written here; the head, whose jobs write the output, get
 # and it does not wait for jobs, which have no other node to go to, when it is stopped.
 # Metrics are for Prometheus, and Ray Data's process that collects them grows by some 8 MB a minute (ray 2.60).
 export RAY_enable_metrics_collection=${RAY_enable_metrics_collection:-0} RAY_task_events_max_num_task_in_gcs=${RAY_task_events_max_num_task_in_gcs:-10000}
-# Batches have ever new numbers of tokens, and compiled matrix products of as many shapes take memory (pipeline/environment.py).
+# Batches have ever new numbers of tokens, and compiled matrix products of as many shapes take memory (pipeline/command_line/environment.py).
 export ONEDNN_PRIMITIVE_CACHE_CAPACITY=${ONEDNN_PRIMITIVE_CACHE_CAPACITY:-128} LRU_CACHE_CAPACITY=${LRU_CACHE_CAPACITY:-128}
 export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0

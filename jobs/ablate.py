@@ -15,15 +15,15 @@ runs fit only with --placement.threads. With --minutes, nothing else should run 
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues with the runs that are not finished")
 def main(arguments: Sequence[str]) -> None:
     """Parse, train and compare; exit with 0 when the table is printed, 2 for errors that the user can fix."""
     from pipeline.ablation.command import read_ablate
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.ablations import ABLATIONS
-    from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     named = "\n".join(f"  {name:10} {', '.join(row.label for row in each.rows)}" for name, each in ABLATIONS.items())

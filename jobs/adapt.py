@@ -10,8 +10,8 @@ Run the same command again to continue a stopped job. The adapted encoder is a f
 import sys
 from collections.abc import Sequence
 
-from pipeline.config.arguments import Extra
-from pipeline.exit_codes import job_main
+from pipeline.command_line.arguments import Extra
+from pipeline.command_line.exit_codes import job_main
 
 EXTRA = (
     Extra(
@@ -25,12 +25,12 @@ EXTRA = (
 @job_main(stopped="stopped; the same command continues")
 def main(arguments: Sequence[str]) -> None:
     """Parse, adapt and report; exit with 0 when the results are printed, 2 for errors that the user can fix."""
+    from pipeline.command_line.arguments import extras
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.adapt import COMMON, Adapt
-    from pipeline.config.arguments import extras
-    from pipeline.config.command import Command
-    from pipeline.environment import set_ray_defaults
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     command = Command(prog="jobs/adapt.py", about=str(__doc__), settings=Adapt, common=COMMON, extra=EXTRA)
     words = command.words(arguments)

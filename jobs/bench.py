@@ -35,7 +35,7 @@ from typing import get_args
 
 if find_spec("pipeline") is None:  # a clone that is not installed is enough for benches without Ray
     sys.path.append(str(Path(__file__).parents[1]))
-from pipeline.exit_codes import job_main  # noqa: E402
+from pipeline.command_line.exit_codes import job_main  # noqa: E402
 
 
 @job_main(stopped="stopped")
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return gpu.main(arguments[1:])
     if list(arguments[:1]) == ["finetune"]:
-        from pipeline.environment import set_ray_defaults
+        from pipeline.command_line.environment import set_ray_defaults
 
         set_ray_defaults()
         from pipeline.bench import finetune
@@ -76,9 +76,9 @@ def main(arguments: Sequence[str]) -> int:
         return vectors.main(arguments[1:])
     # The other benches use one thread per process; libraries read these variables when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    from pipeline.command_line.command import read_one_of
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.bench import Bench
-    from pipeline.config.command import read_one_of
-    from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     config = read_one_of(get_args(Bench), arguments, "jobs/bench.py", str(__doc__))

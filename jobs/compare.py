@@ -11,17 +11,17 @@ added seeds.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues with the trials that have no result yet")
 def main(arguments: Sequence[str]) -> None:
     """Parse, train and compare; exit with 0 when the comparison is printed, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.predict import COMMON_OF_COMPARE, Compare
-    from pipeline.environment import set_ray_defaults
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     command = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON_OF_COMPARE)
     config = command.read(arguments)

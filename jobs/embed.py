@@ -10,17 +10,17 @@ vectors.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues with the texts that have no vector yet")
 def main(arguments: Sequence[str]) -> None:
     """Parse and embed; exit with 0 when all vectors are written, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.embed import Embed
-    from pipeline.environment import set_ray_defaults
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     config = Command(prog="jobs/embed.py", about=str(__doc__), settings=Embed).read(arguments)
     set_ray_defaults()

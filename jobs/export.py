@@ -11,15 +11,15 @@ Hugging Face folder.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; finished exports are kept: give --kinds for the missing ones, or --replace for all")
 def main(arguments: Sequence[str]) -> None:
     """Parse and export; exit with 0 when every export is made and checked, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.export import Export
-    from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     command = Command(prog="jobs/export.py", about=str(__doc__), settings=Export, positional=True, several=True)

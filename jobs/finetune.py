@@ -10,17 +10,17 @@ Run the same command again to continue: only trials without a result are trained
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues with the trials that have no result yet")
 def main(arguments: Sequence[str]) -> None:
     """Parse, train and report; exit with 0 when every trial has a result, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.finetune import COMMON, Finetune
-    from pipeline.environment import set_ray_defaults
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     config = Command(prog="jobs/finetune.py", about=str(__doc__), settings=Finetune, common=COMMON).read(arguments)
     set_ray_defaults()

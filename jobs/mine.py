@@ -9,16 +9,16 @@ The model that made the vectors embeds the pairs. Fine-tuning reads the output.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; nothing was written")
 def main(arguments: Sequence[str]) -> None:
     """Parse and mine; exit with 0 when the output is complete, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
     from pipeline.config.mine import Mine
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     config = Command(prog="jobs/mine.py", about=str(__doc__), settings=Mine).read(arguments)
     check_inputs(config)

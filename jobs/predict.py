@@ -11,17 +11,17 @@ stopped job.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues with the rows that have no answer yet")
 def main(arguments: Sequence[str]) -> None:
     """Parse and predict; exit with 0 when the output is written, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.predict import Predict
-    from pipeline.environment import set_ray_defaults
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
     set_ray_defaults()

@@ -9,15 +9,15 @@ Run the same command again to continue a stopped preparation; it does nothing if
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; the same command continues")
 def main(arguments: Sequence[str]) -> None:
     """Parse, prepare and print a summary; exit with 0 when the corpus is ready, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.prepare import Prepare
-    from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/prepare.py", about=str(__doc__), settings=Prepare).read(arguments)

@@ -11,8 +11,8 @@ Run the same command again to continue a stopped run.
 import sys
 from collections.abc import Sequence
 
-from pipeline.config.arguments import Extra
-from pipeline.exit_codes import job_main
+from pipeline.command_line.arguments import Extra
+from pipeline.command_line.exit_codes import job_main
 
 EXTRA = (
     Extra(
@@ -33,13 +33,13 @@ EXTRA = (
 @job_main(stopped="stopped; the same command continues from the last checkpoint")
 def main(arguments: Sequence[str]) -> None:
     """Parse, run and report; exit with 0 when the run is finished, 2 for errors that the user can fix."""
-    from pipeline.config.arguments import extras
-    from pipeline.config.command import Command
+    from pipeline.command_line.arguments import extras
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
-    from pipeline.environment import set_ray_defaults
-    from pipeline.presets import PRESETS, as_toml, require_init, split_preset, starting_point
+    from pipeline.presets.table import PRESETS, as_toml, require_init, split_preset, starting_point
     from pipeline.reporting import print_line
-    from pipeline.train.naming import with_name
+    from pipeline.saved.naming import with_name
 
     preset, rest = split_preset(arguments)
     about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> None:
         print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
         return
     if "plan" in asked:
-        from pipeline.plan import plan_text, read_prices
-        from pipeline.plan_here import facts_here
+        from pipeline.train.plan import plan_text, read_prices
+        from pipeline.train.plan_here import facts_here
 
         prices = read_prices()
         facts, warning, gpus_here = facts_here(config, print_line)

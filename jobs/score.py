@@ -17,16 +17,16 @@ printed too.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> None:
     """Parse and score; exit with 0 when the scores are printed, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
     from pipeline.config.predict import Score
-    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
     check_inputs(config)

@@ -9,13 +9,13 @@ The model that made the vectors embeds the queries.
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; nothing was written")
 def main(arguments: Sequence[str]) -> None:
     """Parse and search; exit with 0 when the results are printed or written, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
     from pipeline.config.embed import Search
     from pipeline.reporting import print_line
 

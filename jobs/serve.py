@@ -9,15 +9,15 @@ The routes and bodies are those of Text Embeddings Inference and of OpenAI's emb
 import sys
 from collections.abc import Sequence
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped; no request is answered any more")
 def main(arguments: Sequence[str]) -> None:
     """Parse and serve; exit with 130 or 143 when stopped, 2 for errors that the user can fix."""
-    from pipeline.config.command import Command
+    from pipeline.command_line.command import Command
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.serve import Serve, require_serve
-    from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from pipeline.exit_codes import job_main
+from pipeline.command_line.exit_codes import job_main
 
 
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> None:
     """Parse and print; `job_main` turns errors into exit codes."""
-    from pipeline.config.command import read_one_of
+    from pipeline.command_line.command import read_one_of
+    from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.show import View
-    from pipeline.environment import set_ray_defaults
 
     config = read_one_of(get_args(View), arguments, "jobs/show.py", str(__doc__), positional=True)
     set_ray_defaults()

@@ -11,14 +11,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pipeline import storage
 from pipeline.embed.loaded import Device, Guesses, LoadedEncoder, Text, Tokens, load_as, of_tuned
-from pipeline.embed.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.export.tuned_card import tuned_files
-from pipeline.locations import absolute
+from pipeline.files import storage
+from pipeline.files.locations import absolute
+from pipeline.fine_tuned.tuned import TunedModel, has_vectors, save_tuned, trained_recipe
 from pipeline.reporting import Report, Waiting, beating, no_op, print_line
-from pipeline.train.tuned import TunedModel, has_vectors, save_tuned, trained_recipe
+from pipeline.saved.recipe import Recipe
 
 __all__ = ["Device", "Guesses", "Kind", "LoadedModel", "Text", "Tokens", "load"]
 

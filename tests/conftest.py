@@ -20,11 +20,10 @@ from fsspec.registry import _registry
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from pipeline.environment import set_ray_defaults
+from pipeline.command_line.environment import set_ray_defaults
 
 set_ray_defaults()  # before anything imports Ray: its compiled part reads the environment once
 
-from pipeline import storage  # noqa: E402
 from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import FamilyName, Model  # noqa: E402
@@ -34,24 +33,25 @@ from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
 from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.errors import DataError  # noqa: E402
+from pipeline.evaluation.heldout import heldout_batches  # noqa: E402
 from pipeline.export.card import Lineage  # noqa: E402
+from pipeline.files import storage  # noqa: E402
 from pipeline.model.encoder import encoders_in  # noqa: E402
 from pipeline.objectives.table import Pretraining, build_objective  # noqa: E402
-from pipeline.presets import PRESETS  # noqa: E402
+from pipeline.optim.build import build_optimizer  # noqa: E402
+from pipeline.presets.table import PRESETS  # noqa: E402
 from pipeline.saved import checkpoints  # noqa: E402
 from pipeline.saved.run import SUMMARY, record, write_run  # noqa: E402
 from pipeline.text.cached_tokenizer import CachedTokenizer  # noqa: E402
 from pipeline.text.schema import DOCUMENT  # noqa: E402
 from pipeline.text.training import train_vocabulary  # noqa: E402
 from pipeline.text.vocabulary import Vocabulary  # noqa: E402
+from pipeline.tracking.runs import open_client, open_run  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.hardware import autocast_of  # noqa: E402
-from pipeline.train.heldout import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
-from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run_identity import identity, save_run_vocabulary  # noqa: E402
-from pipeline.train.tracking import open_client, open_run  # noqa: E402
 from tests.data import NEEDS_DATA  # noqa: E402
 from tests.ranks import Ranks  # noqa: E402
 

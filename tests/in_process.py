@@ -11,7 +11,7 @@ from functools import partial
 
 import cloudpickle
 
-from pipeline.corpus.tasks import Operator, Row
+from pipeline.on_ray.tasks import Operator, Row
 from pipeline.reporting import Report
 
 

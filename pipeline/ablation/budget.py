@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.ablation.steps import RowLengths, steps_for_tokens, tokens_of
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
@@ -16,11 +15,12 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
+from pipeline.saved.naming import identifying_settings
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.initial import read_initial
-from pipeline.train.naming import identifying_settings
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.teacher import with_teacher
 

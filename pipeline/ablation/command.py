@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
+from pipeline.command_line.arguments import Extra, extras
+from pipeline.command_line.command import Command, unchecked
 from pipeline.config.ablate import COMMON, Ablate
-from pipeline.config.arguments import Extra, extras
-from pipeline.config.command import Command, unchecked
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import ConfigError
-from pipeline.presets import DEFAULT_PRESET, PRESETS, require_init, require_preset
+from pipeline.presets.table import DEFAULT_PRESET, PRESETS, require_init, require_preset
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.ablate import Ablate
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
@@ -15,6 +14,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Replaced
 from pipeline.config.placement import ModelPlacement, TrialPlacement
 from pipeline.config.predict import Score
+from pipeline.files import storage
 from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report

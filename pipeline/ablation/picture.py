@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pipeline.ablation.outcomes import lower_is_better
 from pipeline.ablation.results import Result, better
 from pipeline.ablation.table import percent
-from pipeline.train.pictures import BLUE, GREY, RED
+from pipeline.tracking.curves import BLUE, GREY, RED
 
 LABEL_WIDTH = 24
 """Characters after which a variant's label is wrapped."""

@@ -3,9 +3,9 @@
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from pipeline import storage
 from pipeline.ablation.results import Result
 from pipeline.ablation.table import as_json, markdown
+from pipeline.files import storage
 
 if TYPE_CHECKING:  # an ablation should start without matplotlib
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ def publish(result: Result, figure: "Figure", folder: str) -> list[str]:
 
     Return lines that name the folder and the files.
     """
-    from pipeline.train.pictures import DPI
+    from pipeline.tracking.curves import DPI
 
     for kind in ("png", "svg"):
         content = BytesIO()

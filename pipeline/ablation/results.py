@@ -8,7 +8,7 @@ from pipeline.ablation.outcomes import BITS, LOSS, Outcome, lower_is_better
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.objective import Replaced
-from pipeline.finetune.paired import CONFIDENCE, Difference, holm, over_seeds, p_value
+from pipeline.evaluation.paired import CONFIDENCE, Difference, holm, over_seeds, p_value
 
 UNCORRECTED = 5
 """Maximum number of comparisons without Holm's correction."""

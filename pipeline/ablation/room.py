@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.cluster import WorkerResources, fit_workers
 from pipeline.config.ablate import Ablate
 from pipeline.config.placement import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ConfigError
+from pipeline.on_ray.cluster import WorkerResources, fit_workers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from mlflow.tracking import MlflowClient
 
-from pipeline import storage
 from pipeline.ablation.results import Result, ResultRow
 from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
-from pipeline.train.tracking import DESCRIPTION, MlflowRun, open_client, open_run
+from pipeline.files import storage
+from pipeline.tracking.runs import DESCRIPTION, MlflowRun, open_client, open_run
 
 if TYPE_CHECKING:  # an ablation should start without matplotlib
     from matplotlib.figure import Figure

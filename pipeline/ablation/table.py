@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.ablation.outcomes import BITS, LOSS, lower_is_better
 from pipeline.ablation.results import Cell, Result, ResultRow
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.flat import flatten

@@ -8,21 +8,21 @@ from typing import Any
 
 from ray import tune
 
-from pipeline import storage
 from pipeline.ablation.budget import Train
+from pipeline.command_line.environment import set_ray_defaults
+from pipeline.command_line.stopping import interrupts_deferred
 from pipeline.config.jobs import Pretrain
-from pipeline.environment import set_ray_defaults
 from pipeline.errors import ClusterLost, PipelineError
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.shared_output import unshared_output
 from pipeline.grid.tune import cause
-from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
 from pipeline.saved.run import SUMMARY, run_folder
-from pipeline.shared_output import unshared_output
-from pipeline.stopping import interrupts_deferred
-from pipeline.train.drivers import this_driver
-from pipeline.train.failures import error_line
+from pipeline.tracking.drivers import this_driver
+from pipeline.tracking.failures import error_line
+from pipeline.tracking.runs import end_killed
 from pipeline.train.launch import wait_until_unlocked
-from pipeline.train.tracking import end_killed
 
 DRIVER, LINE, ERROR, DONE = "driver", "line", "error", "done"
 """Keys of a trial's reports to Tune.

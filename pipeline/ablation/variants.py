@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pipeline.command_line.arguments import converted
+from pipeline.command_line.command import unchecked
+from pipeline.command_line.options import choices, did_you_mean, flag, flag_of, nearest, options_of
 from pipeline.config.ablate import Ablate
 from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
-from pipeline.config.arguments import converted
-from pipeline.config.command import unchecked
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain, with_words_rate
-from pipeline.config.options import choices, did_you_mean, flag, flag_of, nearest, options_of
 from pipeline.errors import ConfigError
-from pipeline.train.naming import DATA, IDENTITY, default_name, is_unrecorded
+from pipeline.saved.naming import DATA, IDENTITY, default_name, is_unrecorded
 
 SHARED = (
     *("corpus", "prepare", "output", "name", "seed", "placement", "workers"),

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.adapt.evidence import TextPair, pairs_of
 from pipeline.adapt.heldout import LEAST_PAIRS, HeldOut, tables
 from pipeline.adapt.start import Start
@@ -18,15 +17,16 @@ from pipeline.config.data import TwoCrops
 from pipeline.config.embed import Embed
 from pipeline.embed import model
 from pipeline.embed.query_files import Query
-from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.embed.results import result_table
+from pipeline.embed.retrieval import difference_lines, table_lines
 from pipeline.embed.search import Found, comparable
+from pipeline.evaluation.retrieval import bm25
+from pipeline.evaluation.retrieval.measures import OF_PAIRS, measure
+from pipeline.evaluation.retrieval.ranking import rank, tie_ranks
+from pipeline.files import storage
 from pipeline.objectives.contrastive import PAIRS_IN_WORDS
-from pipeline.predict.retrieval import difference_lines, table_lines
 from pipeline.reporting import Report
-from pipeline.retrieval import bm25
-from pipeline.retrieval.measures import OF_PAIRS, measure
-from pipeline.retrieval.ranking import rank, tie_ranks
+from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 RECORD = "heldout.json"

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline.corpus.prepared import Corpus, read_window
 
 OWN_ID = re.compile(r".*?:\d+:(.+)", re.DOTALL)
-"""Parent of a document that has an id of its own: FILE:NUMBER:ID (see row_record in corpus/records.py)."""
+"""Parent of a document that has an id of its own: FILE:NUMBER:ID (see row_record in tables/records.py)."""
 
 
 def own_id(parent: str) -> str:

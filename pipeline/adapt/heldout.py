@@ -20,12 +20,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import storage
 from pipeline.adapt.evidence import MOST_PAIRS, TextPair, pairs_of, unseen
 from pipeline.adapt.pairs import Pairs
 from pipeline.config.data import AdjacentParagraphs, Preparation, TitleParagraph
 from pipeline.corpus.prepared import SPLITS, Corpus, Window, is_prepared, load_corpus, read_window
 from pipeline.corpus.shards import HELDOUT_WINDOWS, write_windows
+from pipeline.files import storage
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.schema import DOCUMENT
 

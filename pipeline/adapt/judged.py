@@ -8,16 +8,16 @@ from pipeline.adapt.documents import documents_of, own_id
 from pipeline.adapt.steps import ADAPTED
 from pipeline.corpus.prepared import Corpus
 from pipeline.embed.query_files import Query
+from pipeline.embed.retrieval import difference_lines, table_lines
 from pipeline.embed.search import exact_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import DataError, shown
-from pipeline.predict.retrieval import difference_lines, table_lines
-from pipeline.retrieval import bm25
-from pipeline.retrieval.beir import read_judgements
-from pipeline.retrieval.collection import Collection, build_collection
-from pipeline.retrieval.measures import measure
-from pipeline.retrieval.ranking import DEPTH, rank, tie_ranks
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.evaluation.retrieval import bm25
+from pipeline.evaluation.retrieval.beir import read_judgements
+from pipeline.evaluation.retrieval.collection import Collection, build_collection
+from pipeline.evaluation.retrieval.measures import measure
+from pipeline.evaluation.retrieval.ranking import DEPTH, rank, tie_ranks
+from pipeline.tables.bad_rows import BadRows
 
 EmbedQueries = Callable[[Vectors, Sequence[Query]], np.ndarray]
 """Function that computes one vector per query, float32 (queries, D), with the model of vectors."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipeline import storage
 from pipeline.adapt.heldout import training_corpus
 from pipeline.adapt.start import Start, read_start
 from pipeline.adapt.steps import (
@@ -24,11 +23,12 @@ from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.sources import parse
 from pipeline.embed.folder import PARTS
 from pipeline.errors import ConfigError
-from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters, tokens_per_sequence
+from pipeline.files import storage
 from pipeline.reporting import Report, estimate
 from pipeline.saved.checkpoints import steps_saved
 from pipeline.saved.run import read_summary, run_folder
 from pipeline.train.few_steps import few_steps
+from pipeline.train.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters, tokens_per_sequence
 
 CHARACTERS_PER_TOKEN = 4
 """Estimate, for English in WordPiece."""

@@ -4,10 +4,10 @@ from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Search
 from pipeline.embed.query_files import Query, is_file, read_queries
 from pipeline.errors import DataError
-from pipeline.locations import absolute
+from pipeline.evaluation.retrieval.beir import read_judgements
+from pipeline.files.locations import absolute
 from pipeline.predict.inputs import list_inputs, parts_of
-from pipeline.retrieval.beir import read_judgements
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 
 BEIR_ID = "_id"
 """Column of the ids in BEIR's queries.jsonl."""

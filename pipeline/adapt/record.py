@@ -5,11 +5,11 @@ OUTPUT/adapt.json    setting or fact -> value
 
 from typing import Any
 
-from pipeline import storage
 from pipeline.adapt.start import Start
 from pipeline.config.adapt import Adapt
 from pipeline.config.flat import flatten
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 
 RECORD = "adapt.json"
 COMPARED = ("corpus", "init", "maximum_length", "learning_rate", "seed", "batch")

@@ -13,7 +13,6 @@ OUTPUT/
 
 from dataclasses import dataclass, replace
 
-from pipeline import storage
 from pipeline.adapt.pairs import Chosen, Pairs, choose_pairs, rows_per_epoch
 from pipeline.adapt.start import Start
 from pipeline.config.adapt import LEAST_STEPS, MOST_STEPS, USUAL_LENGTH, Adapt
@@ -25,7 +24,8 @@ from pipeline.config.objective import Contrastive, Masked
 from pipeline.config.placement import EmbedPlacement
 from pipeline.config.training import Checkpoints
 from pipeline.corpus.prepared import Corpus, is_prepared
-from pipeline.presets import PRESETS
+from pipeline.files import storage
+from pipeline.presets.table import PRESETS
 from pipeline.saved.run import run_folder
 
 MASKED, CONTRASTIVE = "masked", "contrastive"

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline import storage
 from pipeline.ablation.command import read_ablate_with_extra
 from pipeline.ablation.outcomes import Outcome, outcome_of
 from pipeline.ablation.results import result_of
@@ -30,29 +29,30 @@ from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.bench.train import RESULT, train_on_tokens
 from pipeline.bench.train import slots as cut_into_slots
 from pipeline.bench.turns import median_seconds
-from pipeline.columns import aligned
+from pipeline.command_line.arguments import Extra
+from pipeline.command_line.columns import aligned
+from pipeline.command_line.options import flag_of
+from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.ablate import Ablate
-from pipeline.config.arguments import Extra
 from pipeline.config.checks import require
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.options import flag_of
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import Tokens, rows_of_window
 from pipeline.errors import ConfigError
-from pipeline.locations import absolute
-from pipeline.minimal_pairs.figures import METRICS
-from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
+from pipeline.evaluation.minimal_pairs.figures import METRICS
+from pipeline.evaluation.minimal_pairs.paradigms import Paradigm, read_blimp, select
+from pipeline.files import storage
+from pipeline.files.locations import absolute
 from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer
 from pipeline.reporting import duration, no_op, print_line
 from pipeline.saved.run import run_folder
-from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
-from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, train_step
 

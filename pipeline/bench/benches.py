@@ -9,7 +9,6 @@ from typing import Any
 import psutil
 import ray
 
-from pipeline import cluster, storage
 from pipeline.bench import checkpoint, embed, job, scale, serve, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config import bench as settings
@@ -24,7 +23,9 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.corpus.vocabulary import splitting_of
 from pipeline.errors import ConfigError
-from pipeline.presets import PRESETS, require_preset
+from pipeline.files import storage
+from pipeline.on_ray import cluster
+from pipeline.presets.table import PRESETS, require_preset
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.training import train_vocabulary

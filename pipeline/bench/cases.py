@@ -16,7 +16,7 @@ from pipeline.config.model import FamilyName, Model
 from pipeline.config.objective import Masked
 from pipeline.model.flops import TokenCounts
 from pipeline.objectives.table import Pretraining, build_objective
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 
 VOCABULARY_SIZE = 30_522
 USUAL_LENGTH = 128

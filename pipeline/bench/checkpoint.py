@@ -9,9 +9,9 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import Cursor
 from pipeline.objectives.table import build_objective
+from pipeline.optim.build import build_optimizer
 from pipeline.text.training import train_vocabulary
 from pipeline.train.checkpoint import State
-from pipeline.train.optim import build_optimizer
 from pipeline.train.saver import Saver
 
 

@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import torch
 
 from pipeline.bench.job import processes_of, running
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import PipelineError
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Task
 from pipeline.text.training import train_vocabulary
-from pipeline.train.tuned import About, save_tuned
 
 TEXTS_PER_FILE = 100_000
 WORDS_PER_TEXT = 6

@@ -17,20 +17,20 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pipeline.config.command import Command
+from pipeline.command_line.command import Command
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.trial import run_trial
+from pipeline.finetune.trial_rows import sample_rows
 from pipeline.finetune.trials import autocast_for, build, precision_of
-from pipeline.tasks.metrics import METRICS
+from pipeline.tasks.metrics.label_metrics import METRICS
 from pipeline.train.hardware import cores, device_of
 from pipeline.train.initial import Initial
-from pipeline.train.trial import run_trial
-from pipeline.train.trial_rows import sample_rows
-from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
 """Ratio to aim for, and ratio below which the bench fails. The ratio is the Trainer's seconds divided by ours."""

@@ -16,26 +16,26 @@ from itertools import product
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from pipeline import storage
 from pipeline.bench.cases import SIZES, Case, counted, make_batch
 from pipeline.bench.step import GRAPH_MODES, MODES, StepFunctions, at_least_one, device_name, our_steps
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
+from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import OnePhase
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus import token_file
 from pipeline.errors import as_called
-from pipeline.locations import absolute
+from pipeline.evaluation.blimp import read_pairs
+from pipeline.files import storage
+from pipeline.files.locations import absolute
 from pipeline.model.flops import utilisation
 from pipeline.objectives.table import flops_per_token
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, print_line
-from pipeline.stopping import interrupt_on_sigterm
-from pipeline.train.blimp import read_pairs
+from pipeline.saved.naming import with_name
 from pipeline.train.hardware import device_peak
-from pipeline.train.naming import with_name
 
 PRECISION = "bfloat16"
 SIZES_OF_GPUS = ["base", "large"]

@@ -6,10 +6,10 @@ from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.token_file import Tokens, with_int32_tokens
+from pipeline.evaluation.evaluate import SEED, heldout_shares
+from pipeline.evaluation.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 from pipeline.text.encoded_window import make_masked_rows
 from pipeline.text.encoded_words import EncodedWords
-from pipeline.train.evaluate import SEED, heldout_shares
-from pipeline.train.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 
 
 def heldout_batches(

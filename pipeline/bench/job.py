@@ -22,9 +22,9 @@ import psutil
 
 from pipeline.bench.plain import RATE, STEP_TIME, Interval
 from pipeline.errors import PipelineError
-from pipeline.locations import sqlite_uri
+from pipeline.files.locations import sqlite_uri
 from pipeline.saved import run
-from pipeline.train.tracking import Metric, MlflowRun, history
+from pipeline.tracking.runs import Metric, MlflowRun, history
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")

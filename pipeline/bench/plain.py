@@ -23,14 +23,14 @@ from pipeline.config.placement import Placement
 from pipeline.config.training import Tracking
 from pipeline.corpus.order import WindowRange, offset
 from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
+from pipeline.evaluation.heldout import heldout_batches
 from pipeline.objectives.table import build_objective
+from pipeline.optim.build import build_optimizer
 from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.hardware import autocast_of, chosen_precision
-from pipeline.train.heldout import heldout_batches
 from pipeline.train.loop import Work, train
-from pipeline.train.optim import build_optimizer
 from pipeline.train.run_stream import stream_of_run
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"

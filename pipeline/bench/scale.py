@@ -19,7 +19,7 @@ from ray.data import ExecutionOptions, ExecutionResources
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import (
@@ -31,9 +31,9 @@ from pipeline.corpus.stream import (
     slots_of_blocks,
     stream_from_items,
 )
-from pipeline.plan import STREAM_TOKENS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.dealing import Dealing
+from pipeline.train.plan import STREAM_TOKENS
 from pipeline.train.slots import exchange, make_slot
 
 WARM_STEPS = 5

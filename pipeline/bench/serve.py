@@ -31,7 +31,7 @@ BODIES = 64
 """Distinct requests, used in rotation."""
 COLUMNS = ("alone/s", "p50", "p99", "full/s", "half: p50", "p99", "p99/p50", "fixed: p50", "p99", "failed")
 """Columns of the table. The aim of p99/p50 is at most 3."""
-BERTSTREAM = "import sys; from pipeline.command_line import main; sys.exit(main(sys.argv[1:]))"
+BERTSTREAM = "import sys; from pipeline.command_line.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def _bodies_of(checkpoint: str, tokens: int) -> list[dict[str, Any]]:

@@ -31,8 +31,8 @@ from pipeline.config.training import AdamW
 from pipeline.errors import as_called
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.presets import PRESETS
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS
 
 USES = ("training", "answering")
 STEPS = 3

@@ -37,9 +37,9 @@ from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import peak_flops, utilisation
 from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer
 from pipeline.train.compiling import compile_layers
 from pipeline.train.graphs import Capacity, SlotGraphs
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, train_step
 
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}

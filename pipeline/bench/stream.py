@@ -11,7 +11,7 @@ from ray.data import ExecutionOptions
 
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.stream import StreamSettings, blocks_for_ranks, build_stream, rows_of_range, windows_for
-from pipeline.corpus.tasks import quiet_ray_data
+from pipeline.on_ray.tasks import quiet_ray_data
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WARM_SHARE = 0.25

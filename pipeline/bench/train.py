@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from pipeline import storage
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
-from pipeline.config.arguments import Extra, extras
+from pipeline.command_line.arguments import Extra, extras
+from pipeline.command_line.command import Command
+from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
-from pipeline.config.command import Command
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
@@ -36,24 +36,27 @@ from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import RowMaker, Tokens, unigram_counts_of_tokens
 from pipeline.errors import ConfigError, DataError
-from pipeline.locations import absolute
-from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
-from pipeline.minimal_pairs.paradigms import Paradigm
+from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
+from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
+from pipeline.evaluation.heldout_words import word_metrics
+from pipeline.evaluation.minimal_pairs.figures import UNIGRAM_ACCURACY
+from pipeline.evaluation.minimal_pairs.paradigms import Paradigm
+from pipeline.files import storage
+from pipeline.files.locations import absolute
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
-from pipeline.presets import PRESETS, require_init, split_preset, starting_point
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.naming import with_name
 from pipeline.saved.run import run_folder
-from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
-from pipeline.train.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.train.hardware import (
     autocast_of,
     chosen_precision,
@@ -63,10 +66,7 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.heldout_words import word_metrics
 from pipeline.train.loop import Work, accuracies_on_pairs, train
-from pipeline.train.naming import with_name
-from pipeline.train.optim import build_optimizer
 from pipeline.train.outcome import outcome
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from pipeline.bench.turns import median_seconds
+from pipeline.command_line.command import Command
 from pipeline.config.checks import require_at_least
-from pipeline.config.command import Command
 from pipeline.config.embed import Embed
 from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.config.placement import EmbedPlacement, EmbedPrecision
 from pipeline.embed.model import VectorModel, load
-from pipeline.embed.recipe import OF_DOCUMENTS
 from pipeline.embed.texts import TEXT, Columns, text_files, text_tables
 from pipeline.errors import ConfigError
+from pipeline.saved.recipe import OF_DOCUMENTS
 from pipeline.train.hardware import cores, has_bfloat16
 
 AIMS: dict[EmbedPrecision, float] = {"float32": 1.2, "bfloat16": 2.0, "int8": 2.0}

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from pipeline.corpus.dump import is_dump, read_dump
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.opening import BLOCK_BYTES, CutOff, Damaged, ExpandsTooFar, Opened, blocks
 from pipeline.corpus.sources import parse
 from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
+from pipeline.files.opening import BLOCK_BYTES, CutOff, Damaged, ExpandsTooFar, Opened, blocks
 from pipeline.text.documents import Dropped
+from pipeline.wikipedia.dump import is_dump, read_dump
 
 MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__", "''", "==")
 """Strings that count as markup left in the text."""

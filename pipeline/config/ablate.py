@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import Location
-from pipeline.config.options import did_you_mean, nearest
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 

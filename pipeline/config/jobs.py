@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pipeline.command_line.options import flag_of
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
 from pipeline.config.model_parts import BlockSparseAttention, FullAttention, LocalAttention
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
-from pipeline.config.options import flag_of
 from pipeline.config.phases import FallingMasks, OnePhase, Phase, Phases, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from pipeline.locations import absolute
+from pipeline.files.locations import absolute
 
 BUILTIN = "builtin"
 """Name of the built-in source: the docstrings of the installed packages. This name is not a location."""

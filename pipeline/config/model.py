@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pipeline.command_line.options import flag_of
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.model_parts import (
     AnyFamilyAttention,
@@ -23,7 +24,6 @@ from pipeline.config.model_parts import (
     ReplacedHead,
     RotaryPositions,
 )
-from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError
 
 FamilyName = Literal[

@@ -3,8 +3,8 @@
 import difflib
 import re
 
+from pipeline.command_line.options import did_you_mean
 from pipeline.config.checks import require
-from pipeline.config.options import did_you_mean
 from pipeline.errors import ConfigError
 
 REPOSITORY = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?", re.ASCII)

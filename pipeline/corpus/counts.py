@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import storage
+from pipeline.command_line.progress import Progress
 from pipeline.corpus.prepared import Corpus, Window, read_window
-from pipeline.corpus.progress import Progress
-from pipeline.corpus.tasks import MOST_BLOCKS, Executor, run_tasks
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch
+from pipeline.files import storage
+from pipeline.files.retries import retrying
+from pipeline.on_ray.tasks import MOST_BLOCKS, Executor, run_tasks
 from pipeline.reporting import Report
-from pipeline.retries import retrying
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.corpus.tasks import RAY, Executor, run_tasks
 from pipeline.corpus.vocabulary import first_windows
 from pipeline.errors import DataError
-from pipeline.local_files import scratch_folder
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locks import locked_name
+from pipeline.files.shared_output import unshared_output
+from pipeline.files.tensor_files import write_arrays
+from pipeline.on_ray.tasks import RAY, Executor, run_tasks
 from pipeline.reporting import Report
-from pipeline.shared_output import unshared_output
-from pipeline.tensor_files import write_arrays
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WORDS = "words.safetensors"

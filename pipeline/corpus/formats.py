@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from pipeline.config.data import PAIRS
 from pipeline.corpus.builtin import read_docstrings
-from pipeline.corpus.dump import is_dump, read_dump
 from pipeline.corpus.given_pairs import read_pairs
 from pipeline.corpus.gutenberg import is_gutenberg, read_gutenberg
-from pipeline.corpus.opening import Opened, bare_name
 from pipeline.corpus.parquet import is_parquet, read_parquet, read_parquet_sentences
 from pipeline.corpus.plain import is_bookscorpus, is_plain_text, read_bookscorpus, read_sentences, read_text
-from pipeline.corpus.records import is_jsonl, read_jsonl
 from pipeline.corpus.warc import is_warc, read_warc
 from pipeline.corpus.wikiextractor import is_wikiextractor, read_wikiextractor
+from pipeline.files.opening import Opened, bare_name
+from pipeline.tables.records import is_jsonl, read_jsonl
 from pipeline.text.documents import Dropped, Pair, Record
+from pipeline.wikipedia.dump import is_dump, read_dump
 
 HEAD_BYTES = 1 << 16
 """Number of decompressed bytes at the start of a file that are used to recognise its format."""

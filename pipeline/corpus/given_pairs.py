@@ -9,10 +9,10 @@ from itertools import chain, product
 from typing import Any
 
 from pipeline.config.data import PAIRS, GivenPairs, Sampling
-from pipeline.corpus.opening import Opened, bare_name, whole_lines
 from pipeline.corpus.parquet import column_rows, is_parquet
-from pipeline.corpus.records import LONGEST_RECORD, NoTextColumn, first_rows, is_text, parse_lines
 from pipeline.errors import ConfigError, listed
+from pipeline.files.opening import Opened, bare_name, whole_lines
+from pipeline.tables.records import LONGEST_RECORD, NoTextColumn, first_rows, is_text, parse_lines
 from pipeline.text.csv_separator import named_separator
 from pipeline.text.documents import Dropped, Pair, dropped
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from pipeline.corpus.opening import Opened, lines
+from pipeline.files.opening import Opened, lines
 from pipeline.text.documents import Dropped, Record
 
 START = re.compile(r"\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG", re.I)

@@ -8,15 +8,15 @@ from urllib.parse import quote, urlsplit
 
 from pyarrow import fs
 
-from pipeline import storage
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus import builtin
-from pipeline.corpus.dump import is_dump
-from pipeline.corpus.dump_ranges import byte_ranges, is_bz2, read_dump_head
 from pipeline.corpus.sources import Source
-from pipeline.corpus.web import WEB, describe
 from pipeline.errors import ConfigError, DataError
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.locations import is_url
+from pipeline.files.web import WEB, describe
+from pipeline.wikipedia.dump import is_dump
+from pipeline.wikipedia.dump_ranges import byte_ranges, is_bz2, read_dump_head
 
 MAGIC = re.compile(r"[*?\[]")
 QUERY = re.compile(r"\?\w+=.*$")

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.corpus.part_tables import SKETCH, parquet
 from pipeline.corpus.ranges import key_edges, sorted_range
+from pipeline.files import storage
 from pipeline.text.sketches import COMMON
 
 OVERLAP = pa.schema(

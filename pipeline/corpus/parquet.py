@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from pipeline import storage
-from pipeline.corpus.opening import LocatedStream, Opened, compression_by_name
 from pipeline.corpus.plain import sentence_blocks
-from pipeline.corpus.records import ABOUT, row_record, text_column
-from pipeline.corpus.web import WEB
 from pipeline.errors import DataError
+from pipeline.files import storage
+from pipeline.files.opening import LocatedStream, Opened, compression_by_name
+from pipeline.files.web import WEB
+from pipeline.tables.records import ABOUT, row_record, text_column
 from pipeline.text.documents import Dropped, Record, dropped
 
 MAGIC = b"PAR1"

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.config.data import Preparation
-from pipeline.corpus.dump_ranges import RangeInput, range_text, stored_pieces
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, recognise
 from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.opening import (
+from pipeline.corpus.part_tables import KEY_BYTES, SketchedRow, parquet, part_tables
+from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
+from pipeline.errors import DataError
+from pipeline.files import storage
+from pipeline.files.opening import (
     EXPANSION_LIMIT,
     CutOff,
     Damaged,
@@ -30,12 +32,10 @@ from pipeline.corpus.opening import (
     blocks,
     is_utf16,
 )
-from pipeline.corpus.part_tables import KEY_BYTES, SketchedRow, parquet, part_tables
-from pipeline.corpus.records import NoTextColumn
-from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
-from pipeline.errors import DataError
+from pipeline.tables.records import NoTextColumn
 from pipeline.text.documents import ENGLISH, Document, Dropped, Pair, Record, documents, dropped, pair_document
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
+from pipeline.wikipedia.dump_ranges import RangeInput, range_text, stored_pieces
 
 VERSION = 9
 """Version of the parts' contents.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
-from pipeline.corpus.opening import Opened, lines
+from pipeline.files.opening import Opened, lines
 from pipeline.text.documents import Dropped, Record
 
 TITLE = re.compile(r"#?\s*Title:\s*(.+)")

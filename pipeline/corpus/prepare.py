@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
-from pipeline import storage
+from pipeline.command_line.progress import MILLION
 from pipeline.config.data import PAIRS, PASSING, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.locations import BUILTIN
@@ -18,15 +18,15 @@ from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_dist
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.prepared import SPLITS, Corpus, load_corpus, unreadable_manifest
-from pipeline.corpus.progress import MILLION
 from pipeline.corpus.shards import COUNTED, shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
-from pipeline.corpus.tasks import RAY, Executor
-from pipeline.corpus.web import patience
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.locations import is_url
-from pipeline.locks import locked
+from pipeline.files import storage
+from pipeline.files.locations import is_url
+from pipeline.files.locks import locked
+from pipeline.files.web import patience
+from pipeline.on_ray.tasks import RAY, Executor
 from pipeline.reporting import Report
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.config.locations import BUILTIN
-from pipeline.corpus.web import WEB
 from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable
-from pipeline.retries import is_transient, with_retries
+from pipeline.files import storage
+from pipeline.files.retries import is_transient, with_retries
+from pipeline.files.web import WEB
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import storage
-from pipeline.retries import retrying
+from pipeline.files import storage
+from pipeline.files.retries import retrying
 
 KEYS = 1 << 64
 """Number of 64-bit keys."""

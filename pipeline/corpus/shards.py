@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
 from pipeline.corpus.part_tables import PART, sort_part
 from pipeline.corpus.parts import SAMPLES, Tally
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
+from pipeline.files import storage
 from pipeline.text.documents import Reason, dropped, length
 from pipeline.text.schema import DOCUMENT
 

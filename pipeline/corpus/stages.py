@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import storage
+from pipeline.command_line.progress import Progress
 from pipeline.config.data import Preparation
-from pipeline.corpus.dump_ranges import fetch_range
 from pipeline.corpus.inputs import InputFile, split_into_ranges
 from pipeline.corpus.overlaps import write_overlap
 from pipeline.corpus.parts import Tally, batches, least_parents, records, write_parts
-from pipeline.corpus.progress import Progress
 from pipeline.corpus.shards import write_shard
-from pipeline.corpus.tasks import Executor, fetch_and_run_tasks, run_tasks
-from pipeline.corpus.web import WEB, patience
 from pipeline.errors import DataError, listed
+from pipeline.files import storage
+from pipeline.files.web import WEB, patience
+from pipeline.on_ray.tasks import Executor, fetch_and_run_tasks, run_tasks
 from pipeline.reporting import Report
 from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
+from pipeline.wikipedia.dump_ranges import fetch_range
 
 PARTS = "parts"
 WEB_CONNECTIONS = 2

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from pipeline import ray_private
 from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
@@ -18,6 +17,7 @@ from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_roun
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import DataError
+from pipeline.on_ray import ray_private
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples, with_positions
 from pipeline.text.pairs import needed_documents

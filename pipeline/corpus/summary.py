@@ -1,6 +1,6 @@
 """Summarise a prepared corpus as text."""
 
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.corpus.prepared import Corpus
 
 COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_characters")

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.config.data import Sampling
 from pipeline.corpus.order import permutation
 from pipeline.errors import DataError
+from pipeline.files import storage
 from pipeline.text.added_tokens import AddedToken
 from pipeline.text.encoded_window import EncodedWindow, make_masked_rows
 from pipeline.text.encoded_words import EncodedWords

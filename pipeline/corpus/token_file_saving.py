@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.token_file import HELDOUT, HELDOUT_WORDS, TRAIN, VERSION
 from pipeline.corpus.weights import text_by_language
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
 from pipeline.text.encoded_words import EncodedWords, encode_words

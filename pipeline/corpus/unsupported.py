@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from pipeline.corpus.dump import end_of_prolog, is_dump
 from pipeline.corpus.plain import is_plain_text
-from pipeline.corpus.records import NAMES, parse_json
 from pipeline.corpus.warc import is_warc_without_text
 from pipeline.corpus.wikiextractor import is_wikiextractor
+from pipeline.tables.records import NAMES, parse_json
 from pipeline.text.documents import Reason
+from pipeline.wikipedia.dump import end_of_prolog, is_dump
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
 """Byte order mark and white space, which may come before the content."""

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words, texts_of
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.corpus.tasks import RAY, Executor
 from pipeline.corpus.weights import NO_FACTORS, language_factors, text_by_language
 from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import scratch_folder
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locks import locked_name
+from pipeline.on_ray.tasks import RAY, Executor
 from pipeline.reporting import Report
 from pipeline.text import extension
 from pipeline.text.accents import MUCH, LostAccents, lost_accents

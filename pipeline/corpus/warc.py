@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.corpus.opening import Opened, lines
+from pipeline.files.opening import Opened, lines
 from pipeline.text.documents import Dropped, Record, dropped
 from pipeline.text.sentences import is_language_code
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from pipeline.corpus.opening import Opened, lines
-from pipeline.corpus.records import line_records
+from pipeline.files.opening import Opened, lines
+from pipeline.tables.records import line_records
 from pipeline.text.documents import ENGLISH, Dropped, Record, dropped
-from pipeline.text.extracted import without_leftovers
+from pipeline.wikipedia.extracted import without_leftovers
 
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000

@@ -11,7 +11,6 @@ import pyarrow as pa
 import ray
 from ray.actor import ActorHandle
 
-from pipeline import cluster
 from pipeline.batch import Batch
 from pipeline.config.embed import Embed
 from pipeline.embed import model
@@ -31,9 +30,11 @@ from pipeline.embed.model import VectorModel
 from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, Columns, short_names, text_tables
 from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
-from pipeline.finetune.answering import AnswerProgress
+from pipeline.files.shared_output import report_shared_output
 from pipeline.model.int8 import INT8_SCHEME
 from pipeline.model.watching import each_batch
+from pipeline.on_ray import cluster
+from pipeline.on_ray.answering import AnswerProgress
 from pipeline.predict.distributed import (
     Reader,
     Worker,
@@ -47,7 +48,6 @@ from pipeline.predict.distributed import (
 from pipeline.predict.inputs import InputFile, digest_of
 from pipeline.predict.parts import Parts
 from pipeline.reporting import BEAT_SECONDS, Report
-from pipeline.shared_output import report_shared_output
 from pipeline.train.probe import require_usable_gpus
 
 QUEUED_BYTES = 128 << 20

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.config.embed import VectorFormat
 from pipeline.embed.description import Description
 from pipeline.embed.formats import VECTOR, to_columns
 from pipeline.embed.ids import require_unique
 from pipeline.embed.texts import CHARACTERS_PER_PART
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.predict.parts import ABOUT, Parts
 
 TEXTS, EMPTY, CUT, PRECISION = b"texts", b"empty", b"cut", b"precision"

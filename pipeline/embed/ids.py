@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.embed.texts import ID, Columns, text_tables
 from pipeline.errors import DataError
-from pipeline.locations import is_url
+from pipeline.files.locations import is_url
 from pipeline.predict.inputs import InputFile, column_names
 
 CHECKED_BYTES = 2 << 30

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.embed.folder import INDEX
 from pipeline.embed.search import Hits, comparable, exact_hits, exact_scores, sorted_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import ConfigError
-from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locations import is_url
+from pipeline.files.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.train.hardware import cores
 

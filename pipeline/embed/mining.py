@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from pipeline.config.mine import Mine
 from pipeline.embed.index import index_hits
+from pipeline.embed.memory import return_free_memory
 from pipeline.embed.model import VectorModel
 from pipeline.embed.pairs import Matches, Pairs, digest
 from pipeline.embed.search import Hits, comparable, exact_hits
 from pipeline.embed.vectors import Vectors
-from pipeline.memory import return_free_memory
 from pipeline.reporting import Report
 
 REASON = "the texts found match or are too similar (see --among, --margin and the model's prompts)"

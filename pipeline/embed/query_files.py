@@ -8,13 +8,13 @@ from functools import partial
 import pyarrow as pa
 from pyarrow import fs
 
-from pipeline import storage
 from pipeline.config.embed import Search
 from pipeline.embed.texts import Columns, text_tables
 from pipeline.errors import ConfigError, DataError
-from pipeline.locations import absolute
+from pipeline.files import storage
+from pipeline.files.locations import absolute
+from pipeline.files.retries import with_retries
 from pipeline.predict.inputs import list_inputs
-from pipeline.retries import with_retries
 
 FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|json|parquet|txt)(\.\w+)?")
 """A word that looks like a file name; such a word is never used as the text of a query."""

@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import storage
 from pipeline.config.embed import Search
 from pipeline.embed.description import Description
 from pipeline.embed.folder import Counts
 from pipeline.embed.query_files import Query
 from pipeline.embed.search import Found
 from pipeline.embed.vectors import Vectors
+from pipeline.files import storage
 from pipeline.predict.output import require_free
 from pipeline.reporting import Report
 

@@ -13,10 +13,10 @@ from pipeline.config.objective import DistilledVectors
 from pipeline.embed.description import Description
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import VectorModel, describe
-from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import Embed
 from pipeline.reporting import Report
+from pipeline.saved.recipe import Recipe, read_recipe
 
 SETTING, PROMPT = "objective.teacher", "objective.teacher_prompt"
 UNKNOWN = Recipe()

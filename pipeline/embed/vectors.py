@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.config.embed import VectorFormat
 from pipeline.embed.description import Description
 from pipeline.embed.folder import KIND, PARTS
 from pipeline.embed.formats import SCALE, VECTOR, to_vectors
 from pipeline.errors import DataError
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.locations import is_url
 from pipeline.predict.parts import ABOUT
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
@@ -25,6 +24,7 @@ from pipeline.export.markdown import (
     version,
 )
 from pipeline.export.trained import Trained
+from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import PAIRS_IN_WORDS, ContrastiveTexts
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS

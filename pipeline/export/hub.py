@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.markdown import public_location
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

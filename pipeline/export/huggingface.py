@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
@@ -17,7 +16,8 @@ from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens

@@ -16,7 +16,7 @@ from pipeline.errors import CheckpointError
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, quiet, run, session
 from pipeline.export.probe import padded, probe
 from pipeline.export.trained import Trained
-from pipeline.local_files import scratch_folder
+from pipeline.files.local_files import scratch_folder
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.errors import DataError
+from pipeline.evaluation.heldout import heldout_batches
 from pipeline.export.card import Lineage, Made, corpus_problem
 from pipeline.export.huggingface import copy_model, write_published
 from pipeline.export.int8 import Measured, check_int8, compare, quantize_graphs
@@ -16,13 +16,13 @@ from pipeline.export.markdown import table
 from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
+from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.objectives.masked import MLM
 from pipeline.saved.checkpoints import WEIGHTS
 from pipeline.saved.run import settings_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.heldout import heldout_batches
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""

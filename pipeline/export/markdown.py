@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from pipeline import storage
 from pipeline.config.publishing import license_fields
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.locations import is_url
 
 CARD = "README.md"
 DEVELOPMENT = "development set"

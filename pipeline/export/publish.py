@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
 from pipeline.config.model import FAMILY_PARTS, Model
@@ -16,11 +15,12 @@ from pipeline.export.card import Lineage, card
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.markdown import CARD
 from pipeline.export.trained import Trained
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.text.sentences import is_language_code
+from pipeline.tracking.runs import tracking_uri
 from pipeline.train.checkpoint import read_state
-from pipeline.train.tracking import tracking_uri
 
 
 def require_languages(codes: Sequence[str]) -> None:

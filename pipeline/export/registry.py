@@ -19,17 +19,17 @@ from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import Array, Map
 
-from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.inference import embeddings, encode, fill_masks, read_tokenizer
 from pipeline.export.onnx_graphs import quiet as without_warnings
 from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
-from pipeline.predict.answers import answer_items, answer_schema, items_of
+from pipeline.files import storage
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.tracking import has_run, is_missing, open_client, silence_mlflow
-from pipeline.train.tuned import load_tuned
+from pipeline.tracking.runs import has_run, is_missing, open_client, silence_mlflow
 
 CODE, TASK_CODE = Path(__file__).with_name("served.py"), Path(__file__).with_name("served_task.py")
 SIGNATURE = ModelSignature(

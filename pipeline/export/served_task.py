@@ -10,8 +10,8 @@ import torch
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
-from pipeline.predict.answers import answer_items, items_of
-from pipeline.train.tuned import load_tuned
+from pipeline.fine_tuned.answers import answer_items, items_of
+from pipeline.fine_tuned.tuned import load_tuned
 
 
 class ServedTask(PythonModel):

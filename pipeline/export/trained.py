@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_names, vocabulary_size

@@ -1,6 +1,5 @@
 """Export a fine-tuned model: its files and a model card, without local paths."""
 
-from pipeline import storage
 from pipeline.config.checks import require
 from pipeline.config.export import Export
 from pipeline.config.publishing import spdx_identifier
@@ -8,10 +7,11 @@ from pipeline.errors import CheckpointError
 from pipeline.export.hub import fetch, push
 from pipeline.export.markdown import public_model_location
 from pipeline.export.tuned_card import tuned_files
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.fine_tuned.record import TASK
+from pipeline.fine_tuned.tuned import about_of, load_tuned
 from pipeline.reporting import Report
-from pipeline.tasks.saved import TASK
-from pipeline.train.tuned import about_of, load_tuned
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""

@@ -20,12 +20,12 @@ from pipeline.export.markdown import (
     version,
 )
 from pipeline.export.sentence_files import sentence_files
+from pipeline.fine_tuned.tuned import About, has_vectors
 from pipeline.model.families.table import family_of
 from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import Task
-from pipeline.train.tuned import About, has_vectors
 
 PIPELINES = {
     "classification": "text-classification",

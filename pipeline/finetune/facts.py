@@ -5,12 +5,12 @@ from typing import Any
 from pipeline.config.finetune import Finetune
 from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import LOSSES_WITH, Similarity
+from pipeline.fine_tuned.record import COLUMNS, TextColumns
 from pipeline.finetune.problems import Problem
+from pipeline.finetune.trial import Result
 from pipeline.tasks import known
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.saved import COLUMNS, TextColumns
 from pipeline.tasks.task import VECTOR_KINDS, Task
-from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:

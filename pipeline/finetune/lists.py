@@ -13,21 +13,21 @@ from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError, shown
-from pipeline.finetune.answering import AnswerProgress
+from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem, cut
+from pipeline.finetune.trial import run_trial
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
 from pipeline.model.watching import each_batch
 from pipeline.objectives.sequences import SequenceTask
+from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
 from pipeline.tasks.tables import texts_table
 from pipeline.tasks.task import Kind
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.trial import run_trial
-from pipeline.train.tuned import About, TunedModel
 
 NAME = "lists"
 """Name of the task; messages show it in place of a file name."""

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 import torch
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
+from pipeline.files import storage
 from pipeline.finetune.problems import Problem
+from pipeline.finetune.trial import epoch_rows, few_labels, seen_words, train_on_slots
+from pipeline.finetune.trial_rows import batches
 from pipeline.finetune.trials import autocast_for, build
+from pipeline.optim.build import build_optimizer
 from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import epoch_rows, few_labels, seen_words, train_on_slots
-from pipeline.train.trial_rows import batches
 
 LARGE = 10_000
 """A task with more training rows is large. Large tasks are reduced first: their scores vary little between seeds."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
 from pipeline.finetune.folds import fold_numbers
 from pipeline.reporting import Report
@@ -23,8 +23,8 @@ from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import numbers_in_words
-from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.matches import require_scored_negatives
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.ranking import require_ranked

@@ -6,12 +6,12 @@ import json
 import math
 from typing import Any, get_args, get_type_hints
 
+from pipeline.command_line.arguments import converted
+from pipeline.command_line.options import flag_of
 from pipeline.config.adapters import Adapter
-from pipeline.config.arguments import converted
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
-from pipeline.config.options import flag_of
 from pipeline.config.recipe import DROPOUT
 from pipeline.config.similarity import LOSSES_WITH
 from pipeline.errors import ConfigError, listed

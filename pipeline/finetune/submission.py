@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
-from pipeline.finetune.answering import AnswerProgress
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.problems import Problem
+from pipeline.finetune.submission_zip import FILES, Predictions, write_submission
 from pipeline.objectives.logits import compute_logits
+from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
-from pipeline.tasks.submission import FILES, Predictions, write_submission
 from pipeline.tasks.tables import read_split
 from pipeline.train.hardware import answer_precision, autocast_of, device_of
-from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}

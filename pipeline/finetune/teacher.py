@@ -13,19 +13,19 @@ from pipeline.batch import TEACHER
 from pipeline.config.finetune import Finetune
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.fine_tuned.record import with_number_labels
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.problems import Problem, Teacher
 from pipeline.objectives.logits import compute_logits
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import answer_precision, autocast_of
-from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
-from pipeline.train.tuned import TunedModel
 
 TAUGHT = ("classification", "multilabel", "regression", "ranking")
 """Kinds of task that can have a teacher."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from pipeline import storage
 from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
@@ -25,11 +24,17 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.config.recipe import DISTILLED
 from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
+from pipeline.files import storage
+from pipeline.files.locks import locked
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.facts import teacher_facts, training_facts
 from pipeline.finetune.problems import Problem
-from pipeline.locks import locked
+from pipeline.finetune.trial import assist_trial, load_encoder, run_trial
+from pipeline.finetune.trial_rows import class_weights, label_mean_and_deviation, label_range
+from pipeline.finetune.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
+from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.ranking import RankingTask
@@ -38,18 +43,13 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.saved.checkpoints import steps_saved
+from pipeline.saved.naming import is_unrecorded
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
-from pipeline.train.chain import add_chain, add_intents
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
-from pipeline.train.naming import is_unrecorded
 from pipeline.train.step import Compute
-from pipeline.train.trial import assist_trial, load_encoder, run_trial
-from pipeline.train.trial_rows import class_weights, label_mean_and_deviation, label_range
-from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
-from pipeline.train.tuned import About, save_tuned
 
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128

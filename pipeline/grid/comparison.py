@@ -10,20 +10,21 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
 from pipeline.config.recipe import DROPOUT
 from pipeline.errors import ConfigError
+from pipeline.evaluation.paired import Difference, format_difference, over_rows, over_seeds, verdict
+from pipeline.fine_tuned.tuned import TunedModel, load_tuned
 from pipeline.finetune.encoder import read_encoder
-from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.table import Reported
 from pipeline.objectives.logits import compute_logits
-from pipeline.tasks import choices, metrics, questions, sequences, similarity
-from pipeline.tasks.lengths import place_of
+from pipeline.tasks import choices, questions, sequences, similarity
+from pipeline.tasks.metrics import label_metrics
+from pipeline.tasks.metrics.lengths import place_of
+from pipeline.tasks.metrics.squad import best_of
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.squad_metrics import best_of
 from pipeline.tasks.task import SAVED_AS_SIMILARITY
 from pipeline.tasks.units import format_score, is_share
 from pipeline.train.hardware import answer_precision, autocast_of, device_of
-from pipeline.train.tuned import TunedModel, load_tuned
 
 RowScorer = Callable[[np.ndarray], float]
 """Function that takes the indices of development items, int64 (n,), and returns the score of these items."""
@@ -178,7 +179,7 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         problem,
         prepared,
         sequences.probabilities(task, outputs)
-        if task.metrics[0] in metrics.RANKED
+        if task.metrics[0] in label_metrics.RANKED
         else sequences.predicted_labels(task, outputs, {}),
     )
 
@@ -190,5 +191,5 @@ def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> 
     (items,), or (items, classes) for multilabel.
     """
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
-    measure = (metrics.METRICS | metrics.RANKED)[name]
+    measure = (label_metrics.METRICS | label_metrics.RANKED)[name]
     return lambda rows: measure(answers[rows], true[rows])

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
@@ -13,6 +12,8 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError, listed
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import ADAPTERS, TunedModel
 from pipeline.finetune.encoder import read_encoder, report_missing_pooler
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of, with_setting
@@ -26,7 +27,6 @@ from pipeline.tasks.own import with_pair_columns
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.initial import Initial
-from pipeline.train.tuned import ADAPTERS, TunedModel
 
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from pipeline import storage
 from pipeline.errors import PipelineError
-from pipeline.locations import is_absolute
+from pipeline.files import storage
+from pipeline.files.locations import is_absolute
+from pipeline.fine_tuned.record import TASK
 from pipeline.saved.run import read_run
-from pipeline.tasks.saved import TASK
 from pipeline.train.initial import Initial
 
 OF_A_RUN = ("checkpoints", "export", "exports")

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from pipeline.finetune.table import Reported
 from pipeline.tasks.units import is_share
-from pipeline.train.pictures import BLUE, GREY
+from pipeline.tracking.curves import BLUE, GREY
 
 WRITTEN = 20
 """Maximum number of classes for which counts are written into the cells."""

@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.recipe import DISTILLED, DROPOUT, Recipe
+from pipeline.files import storage
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem, data_of
@@ -22,9 +22,9 @@ from pipeline.finetune.trials import SHAPING_OF_KIND
 from pipeline.grid import trial_set, tune
 from pipeline.grid.trial_set import Grid, first_of_each
 from pipeline.reporting import Report, estimate
+from pipeline.saved.naming import is_unrecorded
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.initial import Initial
-from pipeline.train.naming import is_unrecorded
 
 UNNAMED = (
     *("placement", "trials", "output", "mlflow_uri", "register"),

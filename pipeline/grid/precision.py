@@ -11,10 +11,10 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline import cluster
 from pipeline.config.finetune import Finetune
 from pipeline.config.placement import ModelPlacement
 from pipeline.finetune.trials import NARROW, precision_of
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 from pipeline.train.hardware import device_of
 

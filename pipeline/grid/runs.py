@@ -17,21 +17,19 @@ from typing import Any
 from mlflow.entities import Metric, Param, Run, ViewType
 from mlflow.tracking import MlflowClient
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
+from pipeline.files import storage
+from pipeline.files.locations import without_login
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
-from pipeline.locations import without_login
 from pipeline.reporting import Report
-from pipeline.train.drivers import this_driver
-from pipeline.train.initial import Initial
-from pipeline.train.summary import table
-from pipeline.train.tracking import (
+from pipeline.tracking.drivers import this_driver
+from pipeline.tracking.runs import (
     DESCRIPTION,
     DRIVER,
     METRICS_A_CALL,
@@ -41,6 +39,8 @@ from pipeline.train.tracking import (
     open_run,
     silence_mlflow,
 )
+from pipeline.train.initial import Initial
+from pipeline.train.summary import table
 
 EXPERIMENT = "finetune"
 GRID, TRIAL = "grid", "trial"

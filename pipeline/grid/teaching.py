@@ -10,19 +10,19 @@ import pyarrow.parquet as pq
 import ray
 import torch
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
-from pipeline.finetune.answering import AnswerProgress
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.teacher import Pair, answer_texts, digest_of, distinct_texts, outputs_of, pairs_in, with_logits
 from pipeline.grid import tune
 from pipeline.grid.inputs import GridInputs
+from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.units import format_score
 from pipeline.train.hardware import device_of
-from pipeline.train.tuned import TunedModel
 
 TEXTS_AT_ONCE = 4_096
 """Texts per Ray task."""

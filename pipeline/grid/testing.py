@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
+from pipeline.files import storage
 from pipeline.predict.score import of_file
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.scored_pairs import pair_columns

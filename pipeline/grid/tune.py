@@ -10,20 +10,21 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
-from pipeline import cluster, ray_private, storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError, PipelineError
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
 from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work
 from pipeline.finetune.problems import Problem
+from pipeline.finetune.trial_state import Scores, delete_checkpoints
 from pipeline.finetune.trials import Trial
-from pipeline.local_files import scratch_folder
+from pipeline.on_ray import cluster, ray_private
 from pipeline.tasks.selection import comparable_score
-from pipeline.train.failures import pipeline_cause
+from pipeline.tracking.failures import pipeline_cause
 from pipeline.train.initial import Initial
 from pipeline.train.probe import gpus_of_process
-from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
 """Keys of a trial's reports to Tune.

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.finetune import Finetune
+from pipeline.files import storage
 from pipeline.finetune import trials
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.folds import by_task

@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline import storage
-from pipeline.encoder_folder import encoder_folder
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
-from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.encoder_folder import encoder_folder
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locations import is_url
 from pipeline.model.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pipeline.errors import CheckpointError
-from pipeline.wire_format import Fields, fields, varint
+from pipeline.files.wire_format import Fields, fields, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5

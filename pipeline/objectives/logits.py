@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
-from pipeline.host_copies import finish_copies, start_copy
+from pipeline.model.host_copies import finish_copies, start_copy
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.prepared import Logits
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from pipeline.errors import ConfigError
-from pipeline.local_files import scratch_folder
+from pipeline.files.local_files import scratch_folder
 
 LEAST_FREE = 100e6
 """Bytes of free space for temporary files below which a full disk is named if Ray does not start."""

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipeline import storage
 from pipeline.config.predict import Score
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.evaluation.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
+from pipeline.evaluation.minimal_pairs.pairs import encode_pairs, score_pairs
+from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
+from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
+from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
 from pipeline.export.trained import find_checkpoint, load_trained
-from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
-from pipeline.minimal_pairs.pairs import encode_pairs, score_pairs
-from pipeline.minimal_pairs.paradigms import read_blimp, select
-from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms, table
-from pipeline.minimal_pairs.scoring import PLL, WORD_L2R
+from pipeline.files import storage
+from pipeline.fine_tuned.record import TASK
 from pipeline.reporting import Report, duration
 from pipeline.saved import run
-from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from pipeline.errors import DataError, listed
+from pipeline.fine_tuned.record import TextColumns
 from pipeline.tasks.choice_tables import ChoiceColumns
-from pipeline.tasks.saved import TextColumns
 
 FILL = "fill"
 """Kind of a pretrained model, which fills [MASK]s."""

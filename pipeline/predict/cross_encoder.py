@@ -8,15 +8,15 @@ import torch
 
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import ConfigError, listed
+from pipeline.fine_tuned.answers import items_of
+from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.answers import items_of
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
-from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
-from pipeline.train.tuned import TunedModel
 
 PAIRS_AT_ONCE = 4_096
 """Maximum pairs that are encoded at a time, which limits memory."""

@@ -13,19 +13,20 @@ import ray
 import torch
 from ray.data import DataContext
 
-from pipeline import cluster, errors
+from pipeline import errors
 from pipeline.config.embed import Embed
 from pipeline.config.predict import Predict
-from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.finetune.answering import AnswerProgress as Progress
-from pipeline.locations import is_url
+from pipeline.files.locations import is_url
+from pipeline.files.shared_output import report_shared_output
+from pipeline.on_ray import cluster
+from pipeline.on_ray.answering import AnswerProgress as Progress
 from pipeline.on_ray.stderr_filter import RESTART_WARNING, lines_left_out
+from pipeline.on_ray.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.predict import model
 from pipeline.predict.inputs import InputFile, cut_by_characters, digest_of, parts_of, rows_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report, beating
-from pipeline.shared_output import report_shared_output
 from pipeline.train.hardware import cores
 from pipeline.train.probe import gpus_of_process, require_usable_gpus
 

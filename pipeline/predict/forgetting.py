@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import storage
 from pipeline.batch import Batch
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.predict import Score
 from pipeline.config.training import Evaluation
 from pipeline.corpus.prepared import load_corpus
 from pipeline.errors import CheckpointError, DataError
+from pipeline.evaluation.evaluate import baselines, evaluate
+from pipeline.evaluation.heldout import heldout_batches, unigram_counts
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
+from pipeline.files import storage
+from pipeline.fine_tuned.published_tuned import load_tuned_or_published
+from pipeline.fine_tuned.record import TASK
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
 from pipeline.saved import run
-from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import run_identity
-from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
-from pipeline.train.heldout import heldout_batches, unigram_counts
 from pipeline.train.initial import FREE
-from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.run_stream import vocabulary_of_run
-from pipeline.train.tuned import TunedModel
 
 BEFORE, AFTER = "heldout_loss_before", "heldout_loss_after"
 """Names in the result of `score_forgetting`."""

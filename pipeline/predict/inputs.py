@@ -11,17 +11,16 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.corpus import inputs as corpus_inputs
-from pipeline.corpus import opening
 from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import opening, storage
 from pipeline.predict.output import manifest_of
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.columns import require_once
-from pipeline.tasks.content import bare_name, is_blank
-from pipeline.tasks.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.columns import require_once
+from pipeline.tables.content import bare_name, is_blank
+from pipeline.tables.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
 from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
 from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tagging import read_words

@@ -7,23 +7,23 @@ import pyarrow as pa
 import torch
 from tokenizers import Tokenizer
 
-from pipeline import storage
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
-from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.files import storage
+from pipeline.fine_tuned.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.fine_tuned.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
+from pipeline.fine_tuned.record import TASK, TextColumns
+from pipeline.fine_tuned.tuned import TunedModel, about_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.choice_tables import choice_cells
-from pipeline.tasks.saved import TASK, TextColumns
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import answer_precision, autocast_of, chosen_precision, required_device
-from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
-from pipeline.train.tuned import TunedModel, about_of
 
 GUESSES = pa.schema(
     [

@@ -6,8 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.config.predict import Score
+from pipeline.fine_tuned.decoding import answers_of
+from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.predict.score import Labelled, of_file, of_task
 from pipeline.reporting import Report
@@ -15,10 +18,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task, noun
 from pipeline.tasks.units import format_score as shown_figure
-from pipeline.train.answers import answers_of
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
-from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
-from pipeline.train.tuned import TunedModel
 
 
 def score_model(config: Score, report: Report) -> dict[str, float]:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"

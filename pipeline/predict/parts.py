@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.predict.answers import CUT
+from pipeline.files import storage
+from pipeline.fine_tuned.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from pipeline import storage
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError, listed, shown
-from pipeline.predict.answers import required_columns
+from pipeline.files import storage
+from pipeline.fine_tuned.answers import required_columns
+from pipeline.fine_tuned.record import TextColumns
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.predict.model import answer_table, task_answerer
-from pipeline.tasks.saved import TextColumns
 from pipeline.tasks.task import Task
-from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
 """Column names of a row that is given as a tuple of two texts: IN_PAIRS by kind of task, else OF_TEXTS."""

@@ -4,25 +4,25 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import storage
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
+from pipeline.command_line.options import nearest_or_all
 from pipeline.config.finetune import Finetune
-from pipeline.config.options import nearest_or_all
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
+from pipeline.files import storage
+from pipeline.fine_tuned.record import with_number_labels
 from pipeline.reporting import Report
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of
 from pipeline.tasks import known, own, tags
-from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.choice_tables import read_choices
-from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
+from pipeline.tasks.metrics.squad import normalised
+from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import misplaced_answers, normaliser
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
 from pipeline.tasks.squad import Question, are_answers, read_questions
-from pipeline.tasks.squad_metrics import normalised
-from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
 
 DEFAULT_SPLIT = "dev"

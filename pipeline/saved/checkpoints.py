@@ -1,7 +1,7 @@
 """The checkpoints of a run: their names, and the newest sound one."""
 
-from pipeline import storage
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 from pipeline.reporting import Report
 
 WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"

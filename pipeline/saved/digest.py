@@ -1,7 +1,7 @@
 """Digest of a model's folder."""
 
-from pipeline import storage
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 
 
 def fingerprint(checkpoint: str) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError
-from pipeline.locations import sqlite_file, sqlite_uri
-from pipeline.train.naming import ADDED, FINGERPRINTED, implied_objective
+from pipeline.files import storage
+from pipeline.files.locations import sqlite_file, sqlite_uri
+from pipeline.saved.naming import ADDED, FINGERPRINTED, implied_objective
 
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")

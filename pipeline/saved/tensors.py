@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from pipeline import storage
 from pipeline.errors import CheckpointError, PipelineError
-from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locations import is_url
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:

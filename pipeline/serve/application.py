@@ -6,7 +6,7 @@ from typing import Any
 
 from ray import serve
 
-from pipeline.config.command import Command
+from pipeline.command_line.command import Command
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, Serve
 from pipeline.errors import ConfigError

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from pipeline.config.serve import Serve
 from pipeline.embed.model import use_threads
-from pipeline.ray_private import replica_checks
+from pipeline.on_ray.ray_private import replica_checks
 from pipeline.serve.batches import Batcher
 from pipeline.serve.health import Health
 from pipeline.serve.http import build_app

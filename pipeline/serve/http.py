@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.config.serve import Serve
+from pipeline.files.storage import first_line
 from pipeline.serve.bodies import (
     AnswersBody,
     EmbedBody,
@@ -36,7 +37,6 @@ from pipeline.serve.problems import DISCONNECTED, RequestError, body_of, invalid
 from pipeline.serve.reading import Name, Reader
 from pipeline.serve.uses import COMMON, HELD, OPENAI_ROUTE, Description, Inputs, Use
 from pipeline.serve.validation import wrong_body
-from pipeline.storage import first_line
 from pipeline.tasks.task import NUMBERS
 
 Alive = Callable[[], Awaitable[bool]]

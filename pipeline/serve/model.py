@@ -15,10 +15,13 @@ from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
+from pipeline.fine_tuned.answers import items_of
+from pipeline.fine_tuned.decoding import answers_of, tag_probabilities_of
+from pipeline.fine_tuned.published_tuned import DIGEST
+from pipeline.fine_tuned.tuned import TunedModel, has_vectors
 from pipeline.model.cast_once import CAST, cast_once
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.onnx_encoder import use_onnx
 from pipeline.serve.uses import Description, Inputs, Use
@@ -29,10 +32,7 @@ from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.splitting import CONTINUATION
-from pipeline.train.answers import answers_of, tag_probabilities_of
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
-from pipeline.train.published_tuned import DIGEST
-from pipeline.train.tuned import TunedModel, has_vectors
 
 WORD = re.compile(r"\S+")
 

@@ -15,7 +15,7 @@ from pipeline.embed.loaded import LoadedEncoder
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.onnx_graphs import quiet, require_onnx, run, session, write_graph
 from pipeline.export.probe import TOLERANCE, difference, probes
-from pipeline.local_files import scratch_folder
+from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.model.published import published_folder
 

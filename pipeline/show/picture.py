@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from pipeline.corpus.prepared import Corpus
 from pipeline.show.statistics import Statistics
-from pipeline.train.pictures import BLUE, GREY, RED
+from pipeline.tracking.curves import BLUE, GREY, RED
 
 SHOWN = 0.99
 """Minimum share of the lengths that a histogram shows."""

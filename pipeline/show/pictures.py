@@ -13,25 +13,17 @@ from pipeline.corpus.prepared import load_corpus
 from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.evaluation.heldout import heldout_batches, unigram_counts
+from pipeline.evaluation.token_frequency import heldout_loss_by_frequency
 from pipeline.export.trained import recorded_run
-from pipeline.pictures import (
-    corpus_sources,
-    head_lines,
-    heads,
-    loss_by_frequency,
-    run_difference,
-    text_map,
-    word_contexts,
-)
-from pipeline.pictures.model_texts import attention_of_texts, cut_texts, random_weights
-from pipeline.pictures.run_points import name_of, newest_losses, read_points
-from pipeline.pictures.style import require_picture, write_picture
+from pipeline.show import corpus_sources, head_lines, heads, loss_by_frequency, run_difference, text_map, word_contexts
+from pipeline.show.model_texts import attention_of_texts, cut_texts, random_weights
+from pipeline.show.run_points import name_of, newest_losses, read_points
+from pipeline.show.style import require_picture, write_picture
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.tracking.curves import learning_curve
 from pipeline.train.hardware import autocast_of
-from pipeline.train.heldout import heldout_batches, unigram_counts
-from pipeline.train.pictures import learning_curve
 from pipeline.train.run_stream import stream_of_run
-from pipeline.train.token_frequency import heldout_loss_by_frequency
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 ROWS_AT_ONCE = 32

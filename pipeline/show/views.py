@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
-from pipeline import storage
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.show import Documents, Dropped, Examples, Seen, Statistics, View
 from pipeline.config.training import Batch
@@ -18,12 +17,13 @@ from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text
 from pipeline.errors import ConfigError, listed
-from pipeline.pictures.style import require_picture, write_picture
+from pipeline.files import storage
 from pipeline.show import statistics as figures
 from pipeline.show.picture import draw
 from pipeline.show.pictures import PICTURES
 from pipeline.show.rows import LEGEND, example_lines, example_summary
 from pipeline.show.seen import documents_of, recompute_rows
+from pipeline.show.style import require_picture, write_picture
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary

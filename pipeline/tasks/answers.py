@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pipeline.tasks.metrics.squad import best_of, require_answers
 from pipeline.tasks.squad import Question
-from pipeline.tasks.squad_metrics import best_of, require_answers
 from pipeline.tasks.windows import Window
 
 # N_BEST and LONGEST_ANSWER are the defaults of google-research/bert's run_squad.py.

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.readers import rows_in
 from pipeline.tables.spans import list_in
-from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.files import label_text
-from pipeline.tasks.readers import rows_in
 from pipeline.tasks.schema import CHOICES
 from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task, choice_number

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import requests
 
-from pipeline import storage
 from pipeline.errors import ConfigError, DataError
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.locations import is_url
 from pipeline.reporting import Report
-from pipeline.tasks.content import lines
+from pipeline.tables.content import lines
 from pipeline.tasks.glue import TASKS
 
 BASE = "https://dl.fbaipublicfiles.com"

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of
+from pipeline.tables.readers import reader_of
 from pipeline.tables.spans import list_in, require_no_spans
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of
 from pipeline.tasks.labels import MOST_NUMERIC_CLASSES, are_class_numbers, class_names, is_nan, nan_is_missing
-from pipeline.tasks.lengths import with_lengths
-from pipeline.tasks.ranking_metrics import RANKINGS
-from pipeline.tasks.readers import reader_of
+from pipeline.tasks.metrics.lengths import with_lengths
+from pipeline.tasks.metrics.ranking import RANKINGS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (

@@ -12,8 +12,8 @@ import numpy as np
 
 from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, listed, shown
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import existing_file, lines
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import existing_file, lines
 from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.tagging import PredictedTags, Sentence, TaggingWindow, Utterance, sentences_in
 from pipeline.tasks.task import Task

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from pipeline import storage
-from pipeline.config.options import nearest_or_all
+from pipeline.command_line.options import nearest_or_all
 from pipeline.errors import ConfigError, DataError, listed
+from pipeline.files import storage
+from pipeline.tables.bad_rows import OPTION, BadRows
+from pipeline.tables.content import existing_file
 from pipeline.tasks import benchmarks, glue
-from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
-from pipeline.tasks.content import existing_file
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import misplaced_answers, trainable_questions

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline.errors import BadRow, DataError, shown
-from pipeline.tasks.columns import BrokenLine, NotScored, require_columns, tab_separated
-from pipeline.tasks.content import content_of, decoded, existing_file
-from pipeline.tasks.readers import as_object, csv_rows, parse_json_line
+from pipeline.tables.columns import BrokenLine, NotScored, require_columns, tab_separated
+from pipeline.tables.content import content_of, decoded, existing_file
+from pipeline.tables.readers import as_object, csv_rows, parse_json_line
 from pipeline.tasks.task import Layout, Split
 
 Lines = Iterator[tuple[int, Sequence[str] | BrokenLine]]

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of
+from pipeline.tables.readers import columns_among, has_columns
 from pipeline.tables.spans import list_in
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of
-from pipeline.tasks.readers import columns_among, has_columns
 from pipeline.tasks.schema import MATCHES
 from pipeline.tasks.scored_pairs import OWN_LAYOUT, triplet_rows
 from pipeline.tasks.squad import SURROGATE

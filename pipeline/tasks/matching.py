@@ -14,9 +14,9 @@ from scipy import sparse
 
 from pipeline.config.cutting import Cutting
 from pipeline.tasks.encoding import encode
-from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.matches import OF_ALL, OF_NEGATIVES
-from pipeline.tasks.metrics import triplet_accuracy
+from pipeline.tasks.metrics.label_metrics import triplet_accuracy
+from pipeline.tasks.metrics.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED, TEXT_LENGTHS, TEXTS
 from pipeline.tasks.similarity import notes_of, require_one_vector, word_counts

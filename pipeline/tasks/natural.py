@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.errors import BadRow, DataError
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of, decoded
+from pipeline.tables.readers import json_rows
 from pipeline.tasks.answers import Answer, Span
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of, decoded
-from pipeline.tasks.readers import json_rows
 from pipeline.tasks.squad import SURROGATE, Question
 
 Words = tuple[int, int]

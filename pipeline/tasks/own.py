@@ -7,11 +7,11 @@ from typing import Any
 from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tables.bad_rows import OPTION, BadRows
+from pipeline.tables.content import bare_name
+from pipeline.tables.readers import rows_in
 from pipeline.tasks import tags
-from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
-from pipeline.tasks.content import bare_name
-from pipeline.tasks.entities import respelled
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.matches import (
     MatchColumns,
@@ -22,9 +22,9 @@ from pipeline.tasks.matches import (
     require_scored_negatives,
     with_negatives,
 )
+from pipeline.tasks.metrics.entities import respelled
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
-from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import ExampleKind, kind_of
 from pipeline.tasks.scored_pairs import (
     LAYOUTS,

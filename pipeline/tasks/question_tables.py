@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import BadRow, DataError, shown
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of
-from pipeline.tasks.readers import first_row, has_columns, reader_of
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of
+from pipeline.tables.readers import first_row, has_columns, reader_of
 from pipeline.tasks.squad import SURROGATE, Question, whole_number, without_text
 
 CONTEXT, QUESTION, START = "context", "question", "answer_start"

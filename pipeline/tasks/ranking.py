@@ -12,8 +12,8 @@ import pyarrow as pa
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import sequences
+from pipeline.tasks.metrics.ranking import counting, mean_over_queries
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
-from pipeline.tasks.ranking_metrics import counting, mean_over_queries
 from pipeline.tasks.schema import QUERY
 from pipeline.tasks.similarity import word_counts
 from pipeline.tasks.task import Task

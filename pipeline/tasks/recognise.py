@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from pipeline.errors import DataError
-from pipeline.tasks.content import BOM, bare_name, content_of
-from pipeline.tasks.readers import EmptyTable, is_one_list
+from pipeline.tables.content import BOM, bare_name, content_of
+from pipeline.tables.readers import EmptyTable, is_one_list
 from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.word_columns import WordLines, word_lines
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from pipeline.config.cutting import Cutting
 from pipeline.tasks import sequences, similarity
-from pipeline.tasks.lengths import of_whole_vectors, scores_at
-from pipeline.tasks.metrics import METRICS
+from pipeline.tasks.metrics.label_metrics import METRICS
+from pipeline.tasks.metrics.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Task
 

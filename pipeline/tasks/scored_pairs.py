@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of
+from pipeline.tables.readers import COLUMN_OPTIONS, MissingColumn, Values, has_columns, rows_in
 from pipeline.tasks.files import Columns, read_file, require_labels
-from pipeline.tasks.readers import COLUMN_OPTIONS, MissingColumn, Values, has_columns, rows_in
 from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task
 

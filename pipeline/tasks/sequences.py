@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.cutting import Cutting
-from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode, mean_logits
-from pipeline.tasks.metrics import majority, tuned_thresholds
-from pipeline.tasks.metrics import score as class_score
+from pipeline.tasks.metrics import label_metrics
+from pipeline.tasks.metrics.label_metrics import majority, tuned_thresholds
+from pipeline.tasks.metrics.label_metrics import score as class_score
 from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.tables import left_out
@@ -109,7 +109,7 @@ def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
 
 def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the task's metrics."""
-    ranked = any(name in metrics.RANKED for name in task.metrics)
+    ranked = any(name in label_metrics.RANKED for name in task.metrics)
     return class_score(
         task,
         predicted_labels(task, outputs, tuned),
@@ -140,6 +140,6 @@ def details(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -
     if task.kind not in ("classification", "multilabel"):
         return {}
     predicted, true = predicted_labels(task, outputs, tuned), true_labels(task, prepared)
-    figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, predicted, true)}
+    figures = {"labels": list(task.labels), "per_class": label_metrics.per_class(task, predicted, true)}
     has_confusion = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
-    return figures | ({"confusion": metrics.confusion(task, predicted, true).tolist()} if has_confusion else {})
+    return figures | ({"confusion": label_metrics.confusion(task, predicted, true).tolist()} if has_confusion else {})

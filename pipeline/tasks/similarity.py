@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode
-from pipeline.tasks.lengths import of_whole_vectors, scores_at
+from pipeline.tasks.metrics import label_metrics
+from pipeline.tasks.metrics.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED, SECOND_LENGTH
 from pipeline.tasks.tables import left_out
@@ -82,7 +82,7 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
 def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the correlations between the cosines and the labels."""
     labels = prepared.rows["label"].to_numpy()
-    return scores_at(task, lambda name, place: metrics.METRICS[name](cosines[:, place], labels))
+    return scores_at(task, lambda name, place: label_metrics.METRICS[name](cosines[:, place], labels))
 
 
 def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
@@ -93,7 +93,7 @@ def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the correlations between `word_cosines` and the labels."""
     cosines = word_cosines(prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist())
-    return metrics.score(of_whole_vectors(task), cosines, prepared.rows["label"].to_numpy())
+    return label_metrics.score(of_whole_vectors(task), cosines, prepared.rows["label"].to_numpy())
 
 
 def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline import storage
 from pipeline.errors import DataError, listed, shown
-from pipeline.tasks.content import content_of
+from pipeline.files import storage
+from pipeline.tables.content import content_of
 
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold half of a surrogate pair, which is not a character
 MISALIGNED = "answer-not-at-its-offset"

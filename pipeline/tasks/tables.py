@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.errors import DataError, listed, shown
-from pipeline.tasks.columns import BrokenLine, NotScored, require_columns
-from pipeline.tasks.content import content_of, existing_file
+from pipeline.files import storage
+from pipeline.tables.columns import BrokenLine, NotScored, require_columns
+from pipeline.tables.content import content_of, existing_file
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.layouts import LAYOUTS
 from pipeline.tasks.schema import TEXTS

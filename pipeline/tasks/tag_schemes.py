@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.errors import DataError, shown
-from pipeline.tasks.entities import is_span_tag, split
+from pipeline.tasks.metrics.entities import is_span_tag, split
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.tagging import CUT, TaggingWindow
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import bare_name, lines
+from pipeline.tables.readers import EmptyTable, rows_in
 from pipeline.tables.spans import require_no_spans
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import bare_name, lines
-from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
+from pipeline.tasks.metrics.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
-from pipeline.tasks.readers import EmptyTable, rows_in
 from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.word_columns import WordLines, require_column, require_columns, word_lines
 from pipeline.text.template import SPECIALS_OF_ONE

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
-from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, respelled, score_entities
 from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
+from pipeline.tasks.metrics.entities import OUTSIDE, is_chunk_tag, respelled, score_entities
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED

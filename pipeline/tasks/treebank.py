@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline import storage
 from pipeline.errors import DataError, listed
-from pipeline.tasks.content import bare_name, content_of, decoded
+from pipeline.files import storage
+from pipeline.tables.content import bare_name, content_of, decoded
 from pipeline.tasks.tagging import Sentence
 
 ENDING = ".mrg"

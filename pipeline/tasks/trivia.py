@@ -10,12 +10,12 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipeline import storage
 from pipeline.errors import BadRow, DataError, shown
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of, existing_file
+from pipeline.files import storage
+from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import content_of, existing_file
+from pipeline.tasks.metrics.squad import ARTICLES
 from pipeline.tasks.squad import SURROGATE, Question
-from pipeline.tasks.squad_metrics import ARTICLES
 
 PUNCTUATION = str.maketrans(dict.fromkeys(f"{string.punctuation}‘’´`", " "))
 FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline import storage
 from pipeline.errors import DataError, shown
+from pipeline.files import storage
 from pipeline.text.added_tokens import AddedToken
 
 ADDED, CONFIG, SPECIAL = "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"

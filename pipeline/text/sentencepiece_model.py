@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import Unigram
 
+from pipeline.files.wire_format import Fields, fields
 from pipeline.text.splitting import META_SPACE, decoder_of
-from pipeline.wire_format import Fields, fields
 
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
 """Fields of ModelProto."""

@@ -11,9 +11,9 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
-from pipeline import storage
-from pipeline.encoder_folder import encoder_folder
 from pipeline.errors import ConfigError, DataError, listed, shown
+from pipeline.files import storage
+from pipeline.files.encoder_folder import encoder_folder
 from pipeline.text import sentencepiece_model
 from pipeline.text.added_token_files import added_tokens_beside
 from pipeline.text.added_tokens import AddedToken, added_tokens_of

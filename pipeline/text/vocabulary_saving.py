@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline import storage
+from pipeline.files import storage
 from pipeline.text.added_token_files import ADDED
 from pipeline.text.added_tokens import AddedToken, as_listed
 from pipeline.text.splitting import CONTINUATION, SPECIALS, SPECIALS_OF_BYTES

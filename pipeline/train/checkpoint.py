@@ -17,23 +17,23 @@ from typing import Any
 
 import torch
 
-from pipeline import storage
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
-from pipeline.host_copies import on_host
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.tensor_files import write_tensors
 from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
+from pipeline.model.host_copies import on_host
 from pipeline.model.weights import published_config, take_all, to_published
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.replaced import GENERATOR
 from pipeline.objectives.table import Pretraining
+from pipeline.optim.build import load_optimizer, optimizer_tensors
 from pipeline.saved.checkpoints import CONFIG, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
 from pipeline.saved.tensors import read_tensors
-from pipeline.tensor_files import write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 TRAINING_ONLY = (OPTIMIZER, STATE)
 PART = ".part"

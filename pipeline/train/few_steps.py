@@ -16,10 +16,10 @@ from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.errors import ConfigError
 from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer
 from pipeline.text.masked_rows import MaskedRows
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of, out_of_memory_as_config_error
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, backward, update
 
 STEPS = 5

@@ -18,15 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LearnedPositions
 from pipeline.corpus.given_vocabulary import given_vocabulary
-from pipeline.encoder_folder import lowercases_first
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.local_files import scratch_folder
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.encoder_folder import lowercases_first
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.locks import locked_name
+from pipeline.files.tensor_files import write_tensors
 from pipeline.model.families.table import family_of
 from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
@@ -48,7 +49,6 @@ from pipeline.reporting import Report
 from pipeline.saved.checkpoints import CONFIG, WEIGHTS
 from pipeline.saved.padding import padding_rows, tensors_named
 from pipeline.saved.tensors import errors_with_location, read_tensors
-from pipeline.tensor_files import write_tensors
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.longer import longer_model, longer_weights

@@ -6,8 +6,8 @@ from ray.actor import ActorHandle
 
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.stream import StreamSettings
+from pipeline.evaluation.blimp import Blimp
 from pipeline.objectives.distilled_vectors import VectorTeacher
-from pipeline.train.blimp import Blimp
 from pipeline.train.initial import Initial
 
 

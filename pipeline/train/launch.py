@@ -16,24 +16,24 @@ from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, 
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline import storage
-from pipeline.cluster import NAMESPACE, WorkerResources, is_loopback, keep_logs, node_groups, stream_cpus
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
 from pipeline.corpus.stream import Stream, build_stream, bytes_ahead, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.files import storage
+from pipeline.on_ray.cluster import NAMESPACE, WorkerResources, is_loopback, keep_logs, node_groups, stream_cpus
 from pipeline.reporting import Report
 from pipeline.saved import checkpoints
+from pipeline.tracking.failures import error_line, pipeline_cause
 from pipeline.train import checkpoint
 from pipeline.train.dealing import Dealing
-from pipeline.train.failures import error_line, pipeline_cause
 from pipeline.train.job import Job
 from pipeline.train.process_group import LoopbackConfig
 from pipeline.train.worker import STREAM, run
 
 if TYPE_CHECKING:
-    from pipeline.train.tracking import MlflowRun
+    from pipeline.tracking.runs import MlflowRun
 
 POLL_SECONDS = 1.0
 # The user is told if the workers are silent for longer than SILENT_SECONDS, and for longer than SILENT_INTERVALS times
@@ -56,7 +56,7 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
 
     Raises ConfigError if another driver holds the lock.
     """
-    from pipeline.train.tracker import Tracker  # here: Ray Train's controller needs this module, not MLflow
+    from pipeline.tracking.tracker import Tracker  # here: Ray Train's controller needs this module, not MLflow
 
     name = _lock_name(folder)
     context = ray.get_runtime_context()

@@ -19,23 +19,23 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
-from pipeline.minimal_pairs.figures import blimp_text
+from pipeline.evaluation.blimp import Blimp, evaluate_pairs
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.evaluation.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
+from pipeline.optim.loss_scale import scales_loss
+from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
 from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.blimp import Blimp, evaluate_pairs
 from pipeline.train.checkpoint import State
-from pipeline.train.evaluate import evaluate
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
 from pipeline.train.graphs import SlotGraphs, capacity_of
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.saver import Saver
-from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.slots import Record, Slot, exchange, make_slot
 from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers

@@ -7,8 +7,8 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 
 PROBE_SECONDS = 45.0
 """Seconds to wait for answers. A node whose GPUs are all in use does not answer; its GPUs are assumed to work."""

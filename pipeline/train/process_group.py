@@ -9,7 +9,7 @@ import ray
 import torch.distributed as dist
 from ray.train.torch import TorchConfig
 
-from pipeline import ray_private
+from pipeline.on_ray import ray_private
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []

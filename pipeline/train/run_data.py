@@ -6,7 +6,6 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from pipeline import storage
 from pipeline.config.data import PASSING, GivenPairs, NextSentence, Preparation, TitleParagraph
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
@@ -17,7 +16,8 @@ from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_wind
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, PipelineError, listed
-from pipeline.locations import is_url
+from pipeline.files import storage
+from pipeline.files.locations import is_url
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles

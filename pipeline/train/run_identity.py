@@ -16,15 +16,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.optim.schedule import decay_start
+from pipeline.saved.naming import grows, identifying_settings
 from pipeline.saved.run import VOCABULARY
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.naming import grows, identifying_settings
-from pipeline.train.schedule import decay_start
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs does not need
     from pipeline.corpus.prepared import Corpus

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pipeline import storage
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import DataError
+from pipeline.files import storage
 from pipeline.saved import run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary

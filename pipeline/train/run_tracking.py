@@ -10,12 +10,12 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.corpus.stream import StreamSettings
+from pipeline.evaluation.evaluate import baseline_metrics
 from pipeline.reporting import Report
 from pipeline.saved import run
-from pipeline.train.evaluate import baseline_metrics
+from pipeline.tracking.runs import DESCRIPTION, MlflowRun, corpus_inputs, open_run
 from pipeline.train.start import Start
 from pipeline.train.summary import description, summary_markdown
-from pipeline.train.tracking import DESCRIPTION, MlflowRun, corpus_inputs, open_run
 
 FIGURES = (  # entries of the summary that are logged as metrics
     "tokens_per_second",

@@ -8,14 +8,14 @@ from types import TracebackType
 
 import torch
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 from pipeline.objectives.table import Pretraining
+from pipeline.optim.schedule import decay_start
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Snapshot, State
-from pipeline.train.schedule import decay_start
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
 """Seconds before the first retry of a failed write, and maximum seconds between retries.

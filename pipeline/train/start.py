@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.files import storage
 from pipeline.objectives.distilled_vectors import VectorTeacher
 from pipeline.reporting import Report
 from pipeline.saved import checkpoints, run

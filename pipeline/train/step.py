@@ -19,12 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
+from pipeline.evaluation.gather import gather_slots
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
-from pipeline.train.gather import gather_slots
+from pipeline.optim.loss_scale import LossScale, loss_scale_of
 from pipeline.train.graphs import SlotGraphs
-from pipeline.train.loss_scale import LossScale, loss_scale_of
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02

@@ -5,19 +5,19 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import listed
-from pipeline.locations import without_login
-from pipeline.minimal_pairs.figures import blimp_rows
+from pipeline.evaluation.minimal_pairs.figures import blimp_rows
+from pipeline.files import storage
+from pipeline.files.locations import without_login
 from pipeline.objectives.contrastive import contrastive_rows
 from pipeline.objectives.distilled import distilled_rows
 from pipeline.objectives.distilled_vectors import vector_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, duration
-from pipeline.train.tracking import TRAINING_VIEW
+from pipeline.tracking.runs import TRAINING_VIEW
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
     from pipeline.corpus.prepared import Corpus

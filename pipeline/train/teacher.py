@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import torch
 
-from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Distilled, chosen_layers
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import pretrained_parts, published_names
 from pipeline.objectives.distilled import DistilledTokens, start_text, taken_from_teacher

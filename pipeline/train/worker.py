@@ -12,28 +12,31 @@ import ray.util
 import torch
 from ray.train.torch import get_device
 
-from pipeline import storage
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
+from pipeline.evaluation.evaluate import baseline_metrics
+from pipeline.evaluation.heldout import heldout_batches
+from pipeline.files import storage
+from pipeline.files.shared_output import unshared_output
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.optim.build import build_optimizer
 from pipeline.reporting import Report, no_op
 from pipeline.saved import checkpoints
 from pipeline.saved.run import read_run
 from pipeline.saved.tensors import read_tensors
-from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.tracking.failures import failure_of
+from pipeline.tracking.points import Points
 from pipeline.train import checkpoint
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import baseline_metrics
-from pipeline.train.failures import failure_of
 from pipeline.train.hardware import (
     autocast_of,
     chosen_precision,
@@ -42,12 +45,9 @@ from pipeline.train.hardware import (
     out_of_memory_as_config_error,
     slower_precision,
 )
-from pipeline.train.heldout import heldout_batches
 from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
 from pipeline.train.loop import Work, train
-from pipeline.train.optim import build_optimizer
-from pipeline.train.points import Points
 from pipeline.train.teacher import start_from_teacher
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 

@@ -5,21 +5,21 @@ from typing import Any
 
 from pipeline.config.phases import Phase
 from pipeline.corpus.stream import StreamSettings
-from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
+from pipeline.evaluation.blanks import fill_in_the_blanks
+from pipeline.evaluation.evaluate import baselines, evaluate
+from pipeline.evaluation.heldout import heldout_batches, heldout_languages, heldout_words_of, unigram_counts
+from pipeline.evaluation.heldout_words import word_metrics
+from pipeline.evaluation.minimal_pairs.figures import UNIGRAM_ACCURACY
+from pipeline.evaluation.token_frequency import as_records, heldout_loss_by_frequency
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.saved import checkpoints
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
-from pipeline.train.evaluate import baselines, evaluate
-from pipeline.train.heldout import heldout_batches, heldout_languages, heldout_words_of, unigram_counts
-from pipeline.train.heldout_words import word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome
 from pipeline.train.run_identity import EVALUATED_ROWS
-from pipeline.train.token_frequency import as_records, heldout_loss_by_frequency
 
 BY_FREQUENCY = "loss_by_frequency"
 """Entry of summary.json: held-out masked losses by token frequency."""

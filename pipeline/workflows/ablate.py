@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipeline import cluster, storage
 from pipeline.ablation.budget import streams_of, with_time_budget, with_token_budget
 from pipeline.ablation.outcomes import FOLDER, Outcome, outcome_of
 from pipeline.ablation.publishing import publish
@@ -17,10 +16,12 @@ from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
+from pipeline.files import storage
 from pipeline.grid import tune
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 from pipeline.saved.run import SUMMARY, run_folder
-from pipeline.train.tracking import tracking_uri
+from pipeline.tracking.runs import tracking_uri
 from pipeline.workflows.finetune import finetune
 from pipeline.workflows.pretrain import pretrain
 from pipeline.workflows.score import score

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pipeline import cluster, storage
 from pipeline.adapt.comparison import SHOWN, heldout_lines
 from pipeline.adapt.heldout import hold_out
 from pipeline.adapt.judged import judged_lines
@@ -28,7 +27,9 @@ from pipeline.embed.queries import query_vectors
 from pipeline.embed.query_files import Query
 from pipeline.embed.results import result_table
 from pipeline.embed.vectors import Vectors, open_vectors
-from pipeline.locks import locked
+from pipeline.files import storage
+from pipeline.files.locks import locked
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 from pipeline.saved.run import is_finished, read_summary, run_folder
 from pipeline.text.cached_tokenizer import CachedTokenizer

@@ -2,7 +2,6 @@
 
 import time
 
-from pipeline import cluster, storage
 from pipeline.config.embed import Embed
 from pipeline.config.locations import with_absolute_locations
 from pipeline.embed import folder
@@ -11,7 +10,9 @@ from pipeline.embed.formats import require_format
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.results import embedded_lines
 from pipeline.embed.texts import text_files
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.locks import locked_name
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 
 

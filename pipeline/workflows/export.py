@@ -1,6 +1,5 @@
 """Export a run's model or a fine-tuned model: write, check and publish each requested kind, with a model card."""
 
-from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.publishing import spdx_identifier
@@ -10,7 +9,8 @@ from pipeline.export.kinds import FOLDERS
 from pipeline.export.onnx_graphs import require_onnx
 from pipeline.export.publish import log, mlflow_uri, publish, require_free, require_kinds, require_languages
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
-from pipeline.local_files import scratch_folder
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
 from pipeline.reporting import Report
 from pipeline.saved import run
 

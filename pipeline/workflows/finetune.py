@@ -4,10 +4,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import with_absolute_locations
 from pipeline.errors import DataError, PipelineError
+from pipeline.files import storage
+from pipeline.files.shared_output import report_shared_output
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, data_of
 from pipeline.finetune.settings import warnings
@@ -21,12 +22,12 @@ from pipeline.grid.precision import with_precision
 from pipeline.grid.teaching import with_answers
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.grid.waves import run_waves
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
-from pipeline.shared_output import report_shared_output
 from pipeline.tasks.known import GLUE
 from pipeline.tasks.task import Task
+from pipeline.tracking.runs import tracking_uri
 from pipeline.train.probe import require_usable_gpus
-from pipeline.train.tracking import tracking_uri
 from pipeline.workflows.predict import predict
 from pipeline.workflows.score import score
 

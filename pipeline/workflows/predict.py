@@ -5,11 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline import cluster, storage
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Predict
 from pipeline.errors import DataError
-from pipeline.locks import locked
+from pipeline.files import storage
+from pipeline.files.locks import locked
+from pipeline.on_ray import cluster
 from pipeline.predict import model, output
 from pipeline.predict.distributed import CHARACTERS_PER_PART, about, answer_missing, result_lines
 from pipeline.predict.inputs import inputs_of

@@ -1,10 +1,10 @@
 """Prepare a corpus: sources -> shuffled document shards, a held-out set and a manifest."""
 
-from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.prepare import Prepare
 from pipeline.corpus import prepare as preparation
 from pipeline.corpus.prepared import Corpus
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 
 

@@ -10,7 +10,6 @@ import ray
 import torch
 from ray.actor import ActorHandle
 
-from pipeline import cluster, storage
 from pipeline.config.jobs import (
     Pretrain,
     require_compilable_attention,
@@ -21,33 +20,35 @@ from pipeline.config.jobs import (
 )
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
-from pipeline.embed.prompts import with_prompts
 from pipeline.errors import ConfigError
+from pipeline.evaluation.blimp import prepare_pairs, read_pairs
+from pipeline.evaluation.heldout import unigram_counts
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
-from pipeline.locks import locked
+from pipeline.files import storage
+from pipeline.files.locks import locked
+from pipeline.files.shared_output import unshared_output
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
-from pipeline.plan_here import passes_over, passes_warning
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report, Waiting, beating
 from pipeline.saved import run
-from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.tracking.runs import tracking_uri
 from pipeline.train import longer
-from pipeline.train.blimp import prepare_pairs, read_pairs
 from pipeline.train.hardware import autocast_of, chosen_precision
-from pipeline.train.heldout import unigram_counts
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
 from pipeline.train.launch import fit, locked_tracker, tracked
+from pipeline.train.plan_here import passes_over, passes_warning
 from pipeline.train.probe import require_usable_gpus
+from pipeline.train.prompts import with_prompts
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
 from pipeline.train.teacher import with_teacher
-from pipeline.train.tracking import tracking_uri
 
 if TYPE_CHECKING:
     from pipeline.embed.teacher import TextTeacher
@@ -132,7 +133,7 @@ def _log_pictures(job: Job, summary: dict[str, Any], report: Report) -> None:
 
     The tracker itself draws the learning curve and the throughput.
     """
-    from pipeline.pictures.run_end import as_png, end_pictures  # imported here, so that runs start without matplotlib
+    from pipeline.show.run_end import as_png, end_pictures  # imported here, so that runs start without matplotlib
 
     try:
         figures = end_pictures(summary, job.stream.corpus)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
+from pipeline.embed.retrieval import score_retrieval
+from pipeline.embed.similarity import score_similarity, score_triplets
 from pipeline.predict.blimp import score_blimp
 from pipeline.predict.forgetting import score_forgetting
 from pipeline.predict.model_score import score_model
-from pipeline.predict.retrieval import score_retrieval
 from pipeline.predict.score import score_answers
-from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.reporting import Report
 
 SCORES: dict[str, Callable[[Score, Report], dict[str, float]]] = {

@@ -11,11 +11,11 @@ from dataclasses import replace
 import ray
 from ray import serve as ray_serve
 
-from pipeline import cluster
+from pipeline.command_line.environment import submission_id
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
-from pipeline.environment import submission_id
 from pipeline.errors import ConfigError
+from pipeline.on_ray import cluster
 from pipeline.reporting import Report, duration
 from pipeline.serve import model
 from pipeline.serve.deployments import MODEL, application
@@ -74,7 +74,7 @@ def _registered(config: Serve, report: Report) -> Serve:
         return config
     report(f"asking MLflow for {config.checkpoint}")
     from pipeline.export.registry import folder_of  # imported here because MLflow takes seconds
-    from pipeline.train.tracking import tracking_uri
+    from pipeline.tracking.runs import tracking_uri
 
     uri = tracking_uri(config.mlflow_uri, "output", "mlflow_uri")
     name = config.name or config.checkpoint.removeprefix(REGISTERED)

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from pipeline.environment import set_ray_defaults
+from pipeline.command_line.environment import set_ray_defaults
 
 set_ray_defaults()
 

@@ -22,7 +22,7 @@ from pipeline.config.training import AdamW
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.slot_size import slot_operators
 from pipeline.train.step import Compute, train_step
 from tests.conftest import tiny_preset

@@ -22,6 +22,10 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.finetune.seen_words import SeenWords
+from pipeline.finetune.trial import train_epoch, train_on_slots
+from pipeline.finetune.trial_state import TrialState
 from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.logits import compute_logits
@@ -32,14 +36,10 @@ from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.checkpoint import snapshot
-from pipeline.train.evaluate import evaluate
-from pipeline.train.optim import build_optimizer
-from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from pipeline.train.trial import train_epoch, train_on_slots
-from pipeline.train.trial_state import TrialState
 from tests.conftest import parts_of_preset, tiny_preset
 from tests.cuda.device import CUDA, move, on_device, pinned, waits
 from tests.cuda.watch import HostWaits, Watch

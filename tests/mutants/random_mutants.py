@@ -97,10 +97,10 @@ AREAS = (
         code=("train/step.py", "train/loop.py"),
         without=("_backward_of_graphs", "_graphs", "_average_in_bfloat16"),
         tests=(
-            "tests/unit/train/test_optim.py",
+            "tests/unit/optim/test_build.py",
             "tests/unit/objectives/test_contrastive.py",
             "tests/unit/train/test_loop.py",
-            "tests/unit/train/test_loss_scale.py",
+            "tests/unit/optim/test_loss_scale.py",
             "tests/unit/train/test_contrastive_loop.py",
             "tests/unit/train/test_phases.py",
             "tests/unit/train/test_reduce_precision.py",
@@ -121,8 +121,8 @@ AREAS = (
             "tests/unit/objectives",
             "tests/parity/test_task_losses.py",
             "tests/parity/test_families.py",
-            "tests/unit/train/test_evaluate.py",
-            "tests/unit/train/test_tuned.py",
+            "tests/unit/evaluation/test_evaluate.py",
+            "tests/unit/fine_tuned/test_tuned.py",
             "tests/golden/test_losses.py",
         ),
     ),
@@ -185,12 +185,12 @@ AREAS = (
         name="scores",
         code=(
             *(f"tasks/{name}.py" for name in ("metrics", "entities", "squad_metrics", "ranking_metrics")),
-            *("retrieval/measures.py", "retrieval/ranking.py"),
+            *("evaluation/retrieval/measures.py", "evaluation/retrieval/ranking.py"),
         ),
         tests=(
             *(f"tests/unit/tasks/test_{name}.py" for name in ("squad_metrics", "ranking_metrics", "selection")),
             *(f"tests/unit/tasks/test_{name}.py" for name in ("word_columns", "metrics", "entities")),
-            "tests/unit/retrieval/test_measures.py",
+            "tests/unit/evaluation/retrieval/test_measures.py",
         ),
     ),
 )

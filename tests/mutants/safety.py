@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-STORAGE = "tests/unit/test_storage.py"
+STORAGE = "tests/unit/files/test_storage.py"
 
 OF_SAFETY = (
     # Checkpoints
@@ -86,7 +86,7 @@ OF_SAFETY = (
         file="errors.py",
         before="exit_code = 2",
         after="exit_code = 1",
-        tests=("tests/unit/test_exit_codes.py",),
+        tests=("tests/unit/command_line/test_exit_codes.py",),
     ),
     Mutant(
         name="errors-on-standard-output",
@@ -94,7 +94,7 @@ OF_SAFETY = (
         file="exit_codes.py",
         before='print(as_called(f"error: {error}"), file=sys.stderr)',
         after='print(as_called(f"error: {error}"))',
-        tests=("tests/unit/test_exit_codes.py",),
+        tests=("tests/unit/command_line/test_exit_codes.py",),
     ),
     Mutant(
         name="lock-shared",
@@ -102,15 +102,15 @@ OF_SAFETY = (
         file="locks.py",
         before="fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB",
         after="fcntl.LOCK_EX if wait else fcntl.LOCK_SH | fcntl.LOCK_NB",
-        tests=("tests/unit/test_locks.py",),
+        tests=("tests/unit/files/test_locks.py",),
     ),
     Mutant(
         name="process-id-is-enough",
         guarantee="locks: a driver is gone when its process has ended, also if its id was given again",
-        file="train/drivers.py",
+        file="tracking/drivers.py",
         before="and abs(process.create_time() - start) <= SAME_START",
         after="and start > 0",
-        tests=("tests/unit/train/test_drivers.py",),
+        tests=("tests/unit/tracking/test_drivers.py",),
     ),
     Mutant(
         name="pickles-run",
@@ -126,7 +126,7 @@ OF_SAFETY = (
         file="locations.py",
         before='return KEY_OPTION.sub(r"\\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))',
         after='return LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location)',
-        tests=("tests/unit/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),
+        tests=("tests/unit/files/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),
     ),
     Mutant(
         name="logins-accepted",
@@ -134,7 +134,7 @@ OF_SAFETY = (
         file="locations.py",
         before="    _refuse_login(location)\n    if location.startswith(LOCAL_URL):",
         after="    if location.startswith(LOCAL_URL):",
-        tests=("tests/unit/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),
+        tests=("tests/unit/files/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),
     ),
     Mutant(
         name="no-token-needed",
@@ -148,10 +148,10 @@ OF_SAFETY = (
     Mutant(
         name="steps-logged-twice",
         guarantee="MLflow: a restarted run doubles no step",
-        file="train/tracker.py",
+        file="tracking/tracker.py",
         before="for key, value in metrics.items() if step not in self.points.get(key, {})}",
         after="for key, value in metrics.items()}",
-        tests=("tests/unit/train/test_tracking.py::test_a_second_tracker_drops_the_steps_that_are_there",),
+        tests=("tests/unit/tracking/test_runs.py::test_a_second_tracker_drops_the_steps_that_are_there",),
     ),
     Mutant(
         name="metrics-after-the-checkpoint",

@@ -26,11 +26,11 @@ from pipeline.config.training import AdamW
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.optim.build import build_optimizer
 from pipeline.text.splitting import SPECIALS_OF_BYTES
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.optim import build_optimizer
 
 SPECIALS = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")

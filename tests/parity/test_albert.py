@@ -16,10 +16,10 @@ from pipeline.model.families.albert import ALBERT
 from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, published_config, to_published
 from pipeline.objectives.table import build_objective
-from pipeline.presets import PRESETS
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.optim import build_optimizer
 from tests.parity.families import ROWS, TEXTS, assert_close, pretraining_batch, task_batch, their_inputs
 from tests.parity.test_family_files import encoded
 from tests.unit.text.test_sentencepiece_model import PIECES, x_becomes_y

@@ -12,9 +12,9 @@ from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
+from pipeline.optim.build import build_optimizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.optim import build_optimizer
 
 transformers = pytest.importorskip("transformers")
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from pipeline.evaluation.minimal_pairs.pairs import encode_pairs, score_pairs
+from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
+from pipeline.evaluation.minimal_pairs.results import score_paradigms
 from pipeline.export.trained import load_trained
-from pipeline.minimal_pairs.pairs import encode_pairs, score_pairs
-from pipeline.minimal_pairs.paradigms import read_blimp, select
-from pipeline.minimal_pairs.results import score_paradigms
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
 from tests.data import needs_data

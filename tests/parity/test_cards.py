@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from pipeline import api, storage
+from pipeline import api
 from pipeline.batch import Batch
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.cutting import Cutting
@@ -21,14 +21,15 @@ from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.export.tuned_card import DATASETS, PIPELINES, figures, tuned_files
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.adapters import add_adapter
+from pipeline.objectives.chain import add_chain
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import folder_of
 from pipeline.tasks import known
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.chain import add_chain
-from pipeline.train.tuned import About, save_tuned
 
 pytest.importorskip("transformers")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline import api, storage
+from pipeline import api
 from pipeline.batch import Batch, collate
 from pipeline.bench import vectors as bench_vectors
 from pipeline.config.data import Sampling, TwoCrops
@@ -21,14 +21,15 @@ from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, DataError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
+from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import to_published
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.optim.build import build_optimizer
 from pipeline.saved.run import record
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.optim import build_optimizer
 from pipeline.train.run_identity import identity
 from pipeline.train.step import Compute, backward
 from tests.conftest import text_of

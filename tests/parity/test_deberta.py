@@ -29,7 +29,7 @@ from pipeline.model.weights import (
 )
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import ReplacedTokens
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.text.vocabulary_loading import load_vocabulary
 from tests.parity.families import ROWS, TEXTS, Row, assert_close, pretraining_batch, shaken, task_batch, their_inputs
 from tests.parity.test_families import load_whole

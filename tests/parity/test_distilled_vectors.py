@@ -20,10 +20,10 @@ from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.export.inference import encode
 from pipeline.objectives.distilled_vectors import VectorStudent
+from pipeline.optim.build import build_optimizer
 from pipeline.saved.run import record
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.optim import build_optimizer
 from pipeline.train.run_identity import identity
 from tests.conftest import text_of
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError
@@ -17,10 +16,11 @@ from pipeline.export.card import Lineage
 from pipeline.export.huggingface import check, export, largest_difference, published_logits
 from pipeline.export.probe import TOLERANCE
 from pipeline.export.trained import load_trained
+from pipeline.files import storage
+from pipeline.optim.build import build_optimizer
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.optim import build_optimizer
 
 transformers = pytest.importorskip("transformers")
 

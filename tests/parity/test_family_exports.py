@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 import torch
 
-from pipeline import api, storage
+from pipeline import api
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus
 from pipeline.export.registry import at
-from pipeline.presets import PRESETS
+from pipeline.files import storage
+from pipeline.presets.table import PRESETS
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.run import read_summary
 from pipeline.text.training import train_vocabulary

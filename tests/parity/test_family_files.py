@@ -18,7 +18,7 @@ from pipeline.model.flops import TokenCounts
 from pipeline.model.weights import model_settings
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import build_objective, flops_per_token
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary

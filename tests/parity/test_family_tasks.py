@@ -11,12 +11,12 @@ from pipeline import api
 from pipeline.config.cutting import Cutting
 from pipeline.config.predict import Compare
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
 from pipeline.finetune.trials import build
 from pipeline.grid.comparison import sides
 from pipeline.grid.inputs import read_inputs
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Task
-from pipeline.train.tuned import About, load_tuned, save_tuned
 from tests.conftest import tiers
 from tests.parity.families import FAMILIES, ROWS, assert_close, task_batch
 
@@ -29,7 +29,7 @@ AUTOMATIC = {
     "choices": "AutoModelForMultipleChoice",
 }
 OTHERS = [name for name in FAMILIES if name != "bert"]
-"""BERT's are those of tests/unit/train/test_tuned.py."""
+"""BERT's are those of tests/unit/fine_tuned/test_tuned.py."""
 WITH_HEADS = [kind for kind in OBJECTIVES if kind != "similarity"]
 """Kinds whose models have a head, which transformers has too; test_similarity_task holds the other kind."""
 

@@ -11,6 +11,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import to_published
 from pipeline.objectives.matching import MatchingTask
@@ -19,7 +20,6 @@ from pipeline.tasks.files import saved_task
 from pipeline.tasks.matches import matching_task
 from pipeline.tasks.schema import MATCHES
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 
 library = pytest.importorskip("sentence_transformers")
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")

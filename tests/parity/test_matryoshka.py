@@ -12,14 +12,14 @@ from pipeline.batch import collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.config.similarity import Similarity
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.tasks import matching, similarity
-from pipeline.tasks.lengths import with_lengths
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.schema import MATCHES, TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 from tests.parity.test_matching_task import LOSSES, MODEL, ROWS, assert_gradients_equal, losses, without_scaling
 
 LENGTHS, CUTTING = (8, 16, 32), Cutting(maximum_length=32)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline.evaluation.minimal_pairs import scoring
+from pipeline.evaluation.minimal_pairs.rows import encode
+from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
 from pipeline.export.trained import load_trained
-from pipeline.minimal_pairs import scoring
-from pipeline.minimal_pairs.rows import encode
-from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
 from tests.conftest import tiers

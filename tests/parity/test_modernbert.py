@@ -12,14 +12,14 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.errors import CheckpointError
+from pipeline.fine_tuned.published_tuned import load_published
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.encoder import Encoder
 from pipeline.model.families.modernbert import MODERNBERT
 from pipeline.model.weights import model_settings, published_config, to_published, without_memory
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.task import Task
-from pipeline.train.published_tuned import load_published
-from pipeline.train.tuned import About, save_tuned
 from tests.parity.families import ROWS, assert_close, shaken, task_batch, their_inputs
 
 transformers = pytest.importorskip("transformers")

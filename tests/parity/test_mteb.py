@@ -11,9 +11,9 @@ from pipeline import api
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
 from pipeline.embed.mteb import MtebModel
-from pipeline.embed.recipe import Recipe
-from pipeline.predict.retrieval import score_retrieval
-from pipeline.predict.similarity import score_similarity
+from pipeline.embed.retrieval import score_retrieval
+from pipeline.embed.similarity import score_similarity
+from pipeline.saved.recipe import Recipe
 
 mteb = pytest.importorskip("mteb", reason="needs the package mteb")
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import storage
 from pipeline.errors import CheckpointError
 from pipeline.export.int8 import check_int8, compare, deviation
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, OPSET, check_graphs
 from pipeline.export.probe import probe
 from pipeline.export.trained import load_trained
+from pipeline.files import storage
 from pipeline.model.families.bert import BERT
 from pipeline.saved.checkpoints import folder_of
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from jobs.score import main as score
+from pipeline.fine_tuned.answers import answer_items, items_of
+from pipeline.fine_tuned.published_tuned import load_tuned_or_published
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.model.weights import published_config
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.answers import answer_items, items_of
 from pipeline.tasks.kinds import KINDS
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.published_tuned import load_tuned_or_published
-from pipeline.train.tuned import TunedModel
 from tests.parity.families import FAMILIES, ROWS, shaken
 
 transformers = pytest.importorskip("transformers")

@@ -9,13 +9,13 @@ import torch
 from pipeline.batch import collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.relations import RelationTask
 from pipeline.tasks import similarity
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 from tests.parity.test_matching_task import MODEL, assert_gradients_equal, losses, without_scaling
 
 ROWS = [("kar lost kand", "mir nel", "b"), ("sup", "sup kar lost", "a"), ("nel mir kand lost", "kar", "c")]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
-from pipeline.retrieval.measures import MEASURES, OF_PAIRS, measure
-from pipeline.retrieval.ranking import rank, tie_ranks
+from pipeline.evaluation.retrieval.measures import MEASURES, OF_PAIRS, measure
+from pipeline.evaluation.retrieval.ranking import rank, tie_ranks
 
 DOCUMENTS, QUERIES = 150, 20
 

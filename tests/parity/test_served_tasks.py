@@ -27,19 +27,19 @@ from pipeline.config.serve import Serve
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry
 from pipeline.export.registry import alike, at
+from pipeline.fine_tuned.answers import answer_items, items_of
+from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
 from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun, log_best, open_grid
+from pipeline.objectives.chain import add_chain
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import answer_items, items_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.chain import add_chain
 from pipeline.train.initial import Initial
-from pipeline.train.tuned import About, load_tuned, save_tuned
 from pipeline.workflows.serve import _registered
 from tests.conftest import new_store
 from tests.unit.serve.test_routes import post, served

@@ -11,10 +11,10 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Similarity
 from pipeline.config.model import Model
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
 from pipeline.objectives.similarity import SimilarityTask, cosent, squared_error
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, load_tuned, save_tuned
 
 library = pytest.importorskip("sentence_transformers")
 losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")

@@ -9,10 +9,10 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.config.finetune import TaskAdamW
+from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import train_on_slots
 from tests.parity.families import CLASSES, ROWS, SMALL, task_batch
 
 SETTINGS = replace(SMALL, initializer_deviation=0.2)

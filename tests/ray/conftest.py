@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.environment import set_ray_defaults
+from pipeline.command_line.environment import set_ray_defaults
 
 set_ray_defaults()
 
 import ray  # noqa: E402  (reads the environment when imported)
 
-from pipeline import cluster  # noqa: E402
+from pipeline.on_ray import cluster  # noqa: E402
 from tests.chaos.simulated import small_corpus as small_documents  # noqa: E402
 from tests.conftest import shares_ray  # noqa: E402
 

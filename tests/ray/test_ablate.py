@@ -13,14 +13,14 @@ import pytest
 import ray
 from mlflow.tracking import MlflowClient
 
-from pipeline import storage
 from pipeline.ablation.command import read_ablate
 from pipeline.ablation.trainings import train_runs
-from pipeline.cluster import NAMESPACE
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.grid.tune import connect
+from pipeline.on_ray.cluster import NAMESPACE
 from pipeline.reporting import Report
 from pipeline.saved.run import SUMMARY, run_folder
 from pipeline.workflows.ablate import ablate

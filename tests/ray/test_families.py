@@ -13,7 +13,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import BlockSparseAttention, BucketedAttention
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch, Checkpoints, Evaluation, Tracking
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.workflows.pretrain import pretrain
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]

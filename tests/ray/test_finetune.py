@@ -20,23 +20,22 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from jobs.finetune import main
-from pipeline import storage
-from pipeline.config.command import Command
+from pipeline.command_line.command import Command
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
 from pipeline.config.placement import TrialPlacement
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import with_setting
+from pipeline.finetune.submission_zip import FILES
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of
 from pipeline.grid.precision import node_precisions
 from pipeline.saved.checkpoints import folder_of
-from pipeline.tasks import submission
 from pipeline.tasks.glue import INFERENCE, TASKS
-from pipeline.tasks.submission import FILES
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import read_initial
-from pipeline.train.tuned import load_tuned
 from tests.unit.finetune.test_teacher import saved
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -395,7 +394,7 @@ def test_all_of_glue_makes_a_submission_file_and_starts_tasks_from_mnli(
 ) -> None:
     write_glue(tmp_path / "glue", tiny_vocabulary, rows=6)
     files = {name: replace(one, rows=6) for name, one in FILES.items()}  # the official splits have up to 390,965
-    monkeypatch.setattr(submission, "FILES", files)
+    monkeypatch.setattr("pipeline.finetune.submission_zip.FILES", files)
     monkeypatch.setattr("pipeline.finetune.submission.FILES", files)
     asked = [
         "--checkpoint",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import storage
-from pipeline.cluster import is_listening
+from pipeline.files import storage
+from pipeline.on_ray.cluster import is_listening
 from pipeline.saved import checkpoints
 from tests.chaos.simulated import finished, free_port, job, program
 

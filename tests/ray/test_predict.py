@@ -18,10 +18,10 @@ import torch
 from jobs.predict import main
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 from tests.ray.undisturbed import run_parts
 
 pytestmark = pytest.mark.usefixtures("local_ray", "one_thread")

@@ -25,8 +25,8 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
-from pipeline import api, storage
-from pipeline.config.command import Command
+from pipeline import api
+from pipeline.command_line.command import Command
 from pipeline.config.data import GivenPairs, Sampling, Sentences, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
@@ -38,16 +38,17 @@ from pipeline.corpus.order import cursor_for_phase, offset
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.objectives.table import Pretraining
-from pipeline.pictures.run_end import CORPUS, LOSS, as_png, end_pictures
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.saved.run import read_run, run_folder
+from pipeline.show.run_end import CORPUS, LOSS, as_png, end_pictures
 from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.tracking.curves import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.building import build_module
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
-from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
 from pipeline.train.start import read_start, word_embeddings

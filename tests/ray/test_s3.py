@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from pipeline import storage
+from pipeline.files import storage
 from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

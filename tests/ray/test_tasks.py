@@ -9,8 +9,8 @@ from ray.data import DataContext
 
 from pipeline.corpus.counts import count_words
 from pipeline.corpus.prepared import Corpus
-from pipeline.corpus.tasks import RAY, Executor, fetch_and_run_tasks, run_tasks
 from pipeline.errors import ConfigError, DataError, PipelineError, StorageUnavailable
+from pipeline.on_ray.tasks import RAY, Executor, fetch_and_run_tasks, run_tasks
 from pipeline.reporting import no_op
 from pipeline.text.splitting import Splitting
 from pipeline.text.training import iterate_counts, word_counts

@@ -15,9 +15,9 @@ from pipeline.config.model import Model
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.errors import PipelineError
+from pipeline.tracking.tracker import Tracker
 from pipeline.train import launch
 from pipeline.train.launch import take_reservation, watch
-from pipeline.train.tracker import Tracker
 from pipeline.workflows.pretrain import pretrain
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.columns import aligned
+from pipeline.command_line.columns import aligned
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.randomness import numbered_generator
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published

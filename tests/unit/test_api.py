@@ -16,15 +16,15 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline import api, reporting
-from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
-from pipeline.finetune import answering
 from pipeline.model.families.table import family_of
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.table import build_objective
-from pipeline.presets import PRESETS
+from pipeline.on_ray import answering
+from pipeline.presets.table import PRESETS
 from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("kar", "lost", "mist", "kap")

@@ -59,7 +59,7 @@ from pipeline.config.training import (
 )
 from pipeline.corpus.order import offset
 from pipeline.errors import JOBS, ConfigError
-from pipeline.presets import PRESETS, split_preset, starting_point
+from pipeline.presets.table import PRESETS, split_preset, starting_point
 from tests.refusals import refusal
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ import click
 import pytest
 
 from jobs import pretrain
-from pipeline.command_line import JOBS
-from pipeline.config.arguments import Word
-from pipeline.config.command import Command
+from pipeline.command_line.arguments import Word
+from pipeline.command_line.command import Command
+from pipeline.command_line.main import JOBS
 from tests.documents import ROOT, Written, commands
 
 COMMANDS = list(dict.fromkeys(commands()))

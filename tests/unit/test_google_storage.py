@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
+from pipeline.files import storage
+from pipeline.optim.build import build_optimizer
 from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
-from pipeline.train.optim import build_optimizer
 
 emulator = pytest.importorskip("gcp_storage_emulator.server")
 

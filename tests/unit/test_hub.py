@@ -9,11 +9,11 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.registry import _registry
 
-from pipeline import storage
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 
 
 @pytest.fixture

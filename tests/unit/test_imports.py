@@ -167,7 +167,7 @@ def test_imports_are_found_in_every_form() -> None:
     assert list(imports(ast.parse(source))) == [
         "a.b",
         "c",
-        "pipeline.storage",
+        "pipeline.files.storage",
         "pipeline.errors",
         "ray.data",
         "ray.data",
@@ -315,7 +315,7 @@ STEPS: list[tuple[list[str], list[str]]] = [
     # Python's door, and what vectors do not need
     (["pipeline.api"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "matplotlib"]),
     # the model and its objectives; fine-tuning and answering on one device
-    ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.train.optim"], HEAVY),
+    ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),
     # a run starts without what most runs do not use: torch's compiler and the clouds' libraries take seconds
     (
@@ -353,7 +353,7 @@ def test_functions_of_text_and_of_preparing_a_corpus_load_neither_ray_nor_torch(
 
 def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:
     """Each takes more than a second to import: the tracker needs no torch, Ray Train's controller no MLflow."""
-    assert {"mlflow"} == packages_after("pipeline.train.tracker") & {"mlflow", "torch", "ray", "matplotlib"}
+    assert {"mlflow"} == packages_after("pipeline.tracking.tracker") & {"mlflow", "torch", "ray", "matplotlib"}
     assert {"torch", "ray"} == packages_after("pipeline.train.launch") & {"mlflow", "torch", "ray", "matplotlib"}
     assert {"ray"} == packages_after("pipeline.train.dealing") & {"mlflow", "torch", "ray", "matplotlib"}
 
@@ -362,7 +362,7 @@ def test_local_files_tables_and_minimal_pairs_load_only_the_standard_library() -
     ground = ("retries", "local_files", "locations", "errors", "reporting", "stopping", "memory", "storage", "columns")
     for module in (*ground, "minimal_pairs.paradigms", "corpus.web"):
         assert packages_after(f"pipeline.{module}") <= set(sys.stdlib_module_names), module
-    assert packages_after("pipeline.host_copies") - set(sys.stdlib_module_names) == {"torch"}
+    assert packages_after("pipeline.model.host_copies") - set(sys.stdlib_module_names) == {"torch"}
 
 
 def test_benches_of_gpus_need_torch_and_numpy_alone() -> None:
@@ -372,7 +372,7 @@ def test_benches_of_gpus_need_torch_and_numpy_alone() -> None:
 
 
 def test_a_job_imports_heavy_modules_inside_functions_only() -> None:
-    light = set(sys.stdlib_module_names) | {"pipeline.config", "pipeline.errors", "pipeline.exit_codes"}
+    light = set(sys.stdlib_module_names) | {"pipeline.config", "pipeline.errors", "pipeline.command_line.exit_codes"}
     wrong = [
         f"{path.name} imports {name}"
         for path in JOBS

@@ -15,9 +15,9 @@ from pipeline.ablation.variants import Variant
 from pipeline.config.data import Sampling, SingleSegment, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Replaced
-from pipeline.finetune.paired import holm, over_seeds, p_value
-from pipeline.presets import PRESETS
-from pipeline.train.pictures import BLUE, GREY, RED
+from pipeline.evaluation.paired import holm, over_seeds, p_value
+from pipeline.presets.table import PRESETS
+from pipeline.tracking.curves import BLUE, GREY, RED
 
 BASE = PRESETS["bert-tiny"]
 PLL = "BLiMP PLL"

@@ -11,8 +11,8 @@ from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.config.ablate import number_of_tokens
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.flat import flatten
-from pipeline.presets import PRESETS
-from pipeline.train.naming import default_name
+from pipeline.presets.table import PRESETS
+from pipeline.saved.naming import default_name
 
 TOKENS = ("--tokens", "1M")
 
@@ -166,7 +166,9 @@ REFUSED = [
 def test_what_cannot_be_compared_is_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.cluster.connect", lambda address: pytest.fail("Ray is not needed to refuse this"))
+    monkeypatch.setattr(
+        "pipeline.on_ray.cluster.connect", lambda address: pytest.fail("Ray is not needed to refuse this")
+    )
     wrong = []
     for words, message in REFUSED:
         assert main(list(words)) == 2, words

@@ -14,7 +14,7 @@ from pipeline.config.adapt import Adapt
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.embed.query_files import Query
 from pipeline.errors import DataError
-from pipeline.retrieval.ranking import tie_ranks
+from pipeline.evaluation.retrieval.ranking import tie_ranks
 from pipeline.text.schema import DOCUMENT
 from tests.unit.embed.conftest import Write, write_vectors  # noqa: F401  (a fixture)
 

@@ -11,9 +11,9 @@ from pipeline.config.training import Batch, Evaluation
 from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
+from pipeline.evaluation import heldout
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.training import train_vocabulary
-from pipeline.train import heldout
 from tests.conftest import text_of
 from tests.unit.test_batch import assert_equal
 

@@ -11,8 +11,8 @@ import requests
 from pipeline import api
 from pipeline.bench import peer_server, serve
 from pipeline.bench.load import Load
+from pipeline.command_line.command import Command
 from pipeline.config.bench import Serve
-from pipeline.config.command import Command
 from pipeline.config.serve import Batching
 from pipeline.config.serve import Serve as Served
 from pipeline.errors import ConfigError

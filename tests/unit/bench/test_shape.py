@@ -7,7 +7,7 @@ import torch
 
 from pipeline.bench import shape
 from pipeline.bench.shape import Setting, main, parameters, table
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 
 SETTING = Setting(family="albert", size="tiny", rows=2, length=8, precision="float32")
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 import torch
 
-from pipeline import storage
 from pipeline.batch import collate
 from pipeline.bench.train import RESULT, _require_trainable, main, slots, train_on_tokens
+from pipeline.command_line.stopping import TERMINATED
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
@@ -25,8 +25,8 @@ from pipeline.corpus import token_file, token_file_saving
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.saved import checkpoints
-from pipeline.stopping import TERMINATED
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
 from pipeline.text.masked_rows import concatenate

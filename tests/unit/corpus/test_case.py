@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import vocabulary
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.vocabulary import chosen_case, fitting_case, splitting_of
+from pipeline.files import storage
 from pipeline.text.accents import LostAccents
 from pipeline.text.schema import DOCUMENT
 

@@ -13,13 +13,13 @@ from pipeline.config.data import Preparation
 from pipeline.corpus.builtin import read_docstrings, unwrap
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, recognise
 from pipeline.corpus.inputs import list_files
-from pipeline.corpus.opening import LONGEST_LINE, Opened, blocks, lines
 from pipeline.corpus.parts import file_documents
 from pipeline.corpus.plain import SENTENCES_A_DOCUMENT, read_bookscorpus, read_sentences, read_text
 from pipeline.corpus.sources import parse
 from pipeline.corpus.warc import read_warc
 from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
+from pipeline.files.opening import LONGEST_LINE, Opened, blocks, lines
 from pipeline.text.documents import Dropped, Record
 
 WIKI = """<doc id="12" url="https://x.org?curid=12" title="Tom &amp; "Jerry"">

@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import ConfigError
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.corpus.formats import recognise
 from pipeline.corpus.gutenberg import is_wrapped, read_gutenberg
-from pipeline.corpus.opening import Opened
+from pipeline.files.opening import Opened
 from pipeline.text.documents import Record
 
 PROSE = """The first scene is in the country, in Virginia; the time, 1880. There

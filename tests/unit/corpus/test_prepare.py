@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import part_settings, records, sketch_document, write_parts
@@ -16,6 +15,7 @@ from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.corpus.shards import write_shard, write_windows
 from pipeline.corpus.sources import parse
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
+from pipeline.files import storage
 from pipeline.text.documents import Document
 from pipeline.text.schema import DOCUMENT
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.command_line import progress
 from pipeline.config.data import Preparation
 from pipeline.config.jobs import Pretrain
 from pipeline.config.prepare import Prepare
-from pipeline.corpus import parts, progress
+from pipeline.corpus import parts
 from pipeline.corpus.inputs import InputFile, list_files
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare, prepare_listed
 from pipeline.corpus.prepared import Corpus, load_corpus

@@ -15,10 +15,10 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError, DataError
+from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS
+from pipeline.evaluation.heldout import unigram_counts
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.evaluate import UNIGRAM_CHARACTERS
-from pipeline.train.heldout import unigram_counts
 from pipeline.train.slots import CURSOR
 from tests.unit.test_batch import assert_equal
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, count_words, counting_tasks, sum_partition, texts_of, write_counts
@@ -24,7 +23,8 @@ from pipeline.corpus.vocabulary import (
     trained_vocabulary,
 )
 from pipeline.errors import ConfigError, DataError
-from pipeline.locks import locked_name
+from pipeline.files import storage
+from pipeline.files.locks import locked_name
 from pipeline.reporting import Report, no_op
 from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT

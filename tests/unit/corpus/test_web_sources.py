@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.corpus import inputs, stages, web
+from pipeline.corpus import inputs, stages
 from pipeline.corpus.prepare import prepare
 from pipeline.errors import DataError
+from pipeline.files import web
 from tests.books import SETTINGS, batch_records, documents, quiet_prepare, write_dump
 from tests.file_server import FileServer, file_server
 from tests.in_process import IN_PROCESS

@@ -17,7 +17,7 @@ from pipeline.embed.mining import Miner
 from pipeline.embed.model import VectorModel, describe, load
 from pipeline.embed.pairs import Matches, digest, open_pairs
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.matches import match_columns, read_matches
 from tests.conftest import WORDS
 from tests.unit.embed.conftest import Write

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader
 from pipeline import api
 from pipeline.api import LoadedModel
 from pipeline.embed.mteb import MtebModel
-from pipeline.embed.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.model.heads import AttentionPooling
+from pipeline.saved.recipe import Recipe
 
 TEXTS = ["kar lost kand mir nel", "mir", "sup kand", "nel lost"]
 

@@ -21,10 +21,10 @@ from pipeline.embed.rerank import load_cross_encoder, reranked
 from pipeline.embed.results import result_table
 from pipeline.embed.search import Found
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 from tests.unit.embed.conftest import Write
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import storage
 from pipeline.config.embed import Search
 from pipeline.embed import index
 from pipeline.embed.folder import begin, parts_in
@@ -17,6 +16,7 @@ from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.workflows.search import search
 from tests.unit.embed.conftest import Write
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from jobs.export import main
-from pipeline import storage
 from pipeline.export.hub import push, require_hub
 from pipeline.export.markdown import CARD
+from pipeline.files import storage
 from tests.refusals import refusal
 
 constants = pytest.importorskip("huggingface_hub.constants")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import storage
 from pipeline.config.export import EXPORT_KINDS, Export
 from pipeline.errors import ConfigError
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.trained import load_trained
+from pipeline.files import storage
 from pipeline.saved.checkpoints import folder_of
 
 JOB = Path(__file__).parents[3] / "jobs" / "export.py"

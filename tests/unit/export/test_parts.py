@@ -13,7 +13,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError
 from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from tests.conftest import finished_run
 

@@ -18,22 +18,22 @@ from pipeline.config.model import Model
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
 from pipeline.config.serve import Serve
+from pipeline.fine_tuned.answers import answer_items, items_of
+from pipeline.fine_tuned.decoding import answers_of
+from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
 from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.trial import assist_trial, run_trial
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
 from pipeline.model.chain import Chains
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.answers import answer_items, items_of
+from pipeline.optim.build import CHAIN_RATE, build_optimizer
 from pipeline.predict.model_score import score_model
 from pipeline.serve.model import load
 from pipeline.tasks import tags
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.answers import answers_of
 from pipeline.train.initial import Initial, read_initial
-from pipeline.train.optim import CHAIN_RATE, build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import assist_trial, run_trial
-from pipeline.train.tuned import About, load_tuned, save_tuned
 from tests.ranks import Ranks
 
 MODEL = Model(

@@ -16,12 +16,14 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.problems import read_problems
+from pipeline.finetune.trial_rows import class_weights
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.objectives.terms import INTENT, TASK
 from pipeline.objectives.tokens import CUT, IGNORED, TagTask
 from pipeline.predict.model_score import score_model
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import TASKS, read_items, with_labels
@@ -29,8 +31,6 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
 from pipeline.tasks.tagging import PredictedTags, Utterance
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.trial_rows import class_weights
-from pipeline.train.tuned import load_tuned
 from tests.unit.finetune.test_crf import MODEL, initial_of
 from tests.unit.objectives.test_tag_chain import MODEL as SMALL
 from tests.unit.objectives.test_tag_chain import WINDOWS, batch_of, module_of

@@ -14,7 +14,7 @@ from pipeline.config.model_parts import GlobalLocalAttention
 from pipeline.config.recipe import Recipe
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trials import load_or_train, make_trial
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 from tests.conftest import parts_of_preset

@@ -14,13 +14,13 @@ from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.answers import answer_items, items_of
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import identity_of, load_or_train, make_trial
-from pipeline.predict.answers import answer_items, items_of
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial, read_initial
-from pipeline.train.tuned import load_tuned
 
 MODEL = Model(
     layers=1, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.0, initializer_deviation=0.3

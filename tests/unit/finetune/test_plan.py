@@ -29,10 +29,10 @@ from pipeline.finetune.plan import (
 )
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.submission import rows_to_answer
+from pipeline.finetune.submission_zip import FILES
 from pipeline.finetune.table import PUBLISHED, Reported, glue_line, published_figure, reported, select, table
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
-from pipeline.tasks.submission import FILES
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.units import format_score
 from pipeline.text.vocabulary import Vocabulary

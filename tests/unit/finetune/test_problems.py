@@ -15,14 +15,15 @@ from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError, DataError
+from pipeline.fine_tuned.record import COLUMNS, TextColumns
 from pipeline.finetune.facts import text_columns
 from pipeline.finetune.problems import Problem, digest, download, read_problems, texts, with_dev
+from pipeline.finetune.trial_rows import label_mean_and_deviation
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.saved import COLUMNS, TextColumns
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tables import read_split
@@ -30,7 +31,6 @@ from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.trial_rows import label_mean_and_deviation
 
 CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("accuracy",))
 QUESTIONS = Task(name="own", kind="spans", metrics=("f1",))

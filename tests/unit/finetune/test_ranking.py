@@ -15,6 +15,7 @@ from pipeline.config.predict import Score
 from pipeline.config.ranking import Loss, Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.folds import fold_numbers
 from pipeline.finetune.teacher import answer_texts, distinct_texts, pairs_in, with_logits
 from pipeline.finetune.trials import load_or_train, make_trial
@@ -23,7 +24,6 @@ from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict import cross_encoder
 from pipeline.predict.model_score import score_model
 from pipeline.saved.checkpoints import folder_of
-from pipeline.train.tuned import load_tuned
 
 QUIET = lambda line: None  # noqa: E731
 

@@ -13,16 +13,16 @@ from pipeline.config.finetune import Finetune, Search, Similarity, Trials
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
+from pipeline.embed.encoders import MODEL, load_encoders
+from pipeline.embed.similarity import score_similarity
 from pipeline.errors import ConfigError
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
 from pipeline.grid.comparison import row_difference
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.planning import grid_name
-from pipeline.predict.encoders import MODEL, load_encoders
-from pipeline.predict.similarity import score_similarity
 from pipeline.saved.checkpoints import folder_of
-from pipeline.train.tuned import About, save_tuned
 
 COSINE = Similarity(loss="cosine")
 

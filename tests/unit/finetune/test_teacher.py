@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline import storage
 from pipeline.batch import TEACHER
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
@@ -22,6 +21,8 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.tuned_card import tuned_files
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import About, TunedModel, save_tuned
 from pipeline.finetune.facts import teacher_facts
 from pipeline.finetune.problems import Problem, cut
 from pipeline.finetune.teacher import (
@@ -36,12 +37,11 @@ from pipeline.finetune.teacher import (
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.grid.planning import grid_name
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.naming import ADDED
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.naming import ADDED
-from pipeline.train.tuned import About, TunedModel, save_tuned
 
 MODEL = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
 CPU = torch.device("cpu")

@@ -12,19 +12,19 @@ from pipeline.config.finetune import Finetune, Search, Trials
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
+from pipeline.embed.similarity import score_triplets
 from pipeline.errors import ConfigError, DataError
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.model_score import score_model
-from pipeline.predict.similarity import score_triplets
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.tensors import read_tensors
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import VECTOR_KINDS
-from pipeline.train.tuned import load_tuned
 
 
 def matches(glue: Path) -> str:

@@ -11,7 +11,7 @@ from pipeline.config.finetune import Search
 from pipeline.config.predict import Compare
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
-from pipeline.finetune.paired import Difference
+from pipeline.evaluation.paired import Difference
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.grid.comparison import answer_scorer, first_of_each, require_equal_dropout, row_line, seed_lines, sides

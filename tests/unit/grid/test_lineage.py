@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import storage
 from pipeline.config.model import Model
+from pipeline.files import storage
 from pipeline.grid.lineage import lineage
 from pipeline.saved.run import write_run
 from pipeline.text.vocabulary import Vocabulary

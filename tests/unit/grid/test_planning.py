@@ -11,6 +11,7 @@ from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
+from pipeline.files.storage import write_json
 from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share
 from pipeline.finetune.problems import Problem, digest, in_cuttings
@@ -29,7 +30,6 @@ from pipeline.grid.trial_set import (
     trial_of,
 )
 from pipeline.grid.waves import best_model, run_all
-from pipeline.storage import write_json
 from pipeline.tasks import known, sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split

@@ -11,6 +11,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
+from pipeline.fine_tuned.tuned import load_tuned
 from pipeline.finetune import trials
 from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial
@@ -21,7 +22,6 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.tuned import load_tuned
 
 WIDE = 768
 

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 from ray.tune.execution.class_cache import _ActorClassCache
 
-from pipeline import cluster, storage
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.placement import TrialPlacement
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.finetune.trials import STOPPED, Trial
 from pipeline.grid.tune import LOGINS, Watch, at_once, connect, fit, published, resources
+from pipeline.on_ray import cluster
 
 
 def config(output: str = "o", **settings) -> Finetune:

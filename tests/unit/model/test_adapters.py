@@ -25,7 +25,7 @@ from pipeline.model.attention import layout
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_names, to_published
 from pipeline.objectives.sequences import SequenceTask
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import update
 
 SETTINGS = Model(

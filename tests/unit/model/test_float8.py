@@ -7,7 +7,7 @@ from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 
 CPU = torch.device("cpu")
 SETTINGS = Model(

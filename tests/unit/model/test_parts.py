@@ -28,7 +28,7 @@ from pipeline.model.families.table import family_of
 from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, published_config, take_all, to_published
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.train.naming import identifying_settings
+from pipeline.saved.naming import identifying_settings
 from tests.unit.model.test_encoder import flat_batch, sequences
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,8 +12,8 @@ import torch
 from fsspec.registry import _registry
 from safetensors.torch import save_file
 
-from pipeline import storage
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 from pipeline.model.published import files_of, fingerprint, published_folder, read_config, read_weights
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.float16)}

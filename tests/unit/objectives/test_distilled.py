@@ -14,12 +14,12 @@ from pipeline.config.model import Model
 from pipeline.config.objective import Distilled, chosen_layers
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
+from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.model.flops import TokenCounts
 from pipeline.objectives.distilled import DistilledTokens, flops_per_token, start_text, taken_from_teacher
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
-from pipeline.train.evaluate import baselines, evaluate
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 

@@ -11,21 +11,21 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.data import Sampling, Sentences
 from pipeline.config.model import Model
 from pipeline.config.objective import DistilledVectors
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.export.trained import load_trained
+from pipeline.files import storage
 from pipeline.model.flops import TokenCounts, encoder_flops
 from pipeline.objectives.distilled_vectors import MEAN_LOSS, VectorStudent, described, vector_rows
 from pipeline.objectives.table import flops_per_token
+from pipeline.optim.build import build_optimizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
-from pipeline.train.evaluate import baselines, evaluate
-from pipeline.train.optim import build_optimizer
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")

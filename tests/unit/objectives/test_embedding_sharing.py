@@ -13,12 +13,12 @@ from pipeline.errors import ConfigError
 from pipeline.export.trained import load_trained
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer
 from pipeline.saved.tensors import read_tensors
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 

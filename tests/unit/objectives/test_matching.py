@@ -11,14 +11,14 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
+from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.matching import MatchingTask, contrastive, triplet
+from pipeline.optim.build import build_optimizer
 from pipeline.tasks import matching
 from pipeline.tasks.schema import MATCHES
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import train_on_slots
 
 SETTINGS = Model(
     layers=2, width=32, heads=2, feed_forward=64, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0

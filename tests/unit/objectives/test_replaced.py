@@ -14,11 +14,11 @@ from pipeline.config.model import Model
 from pipeline.config.objective import Replaced
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.evaluation.evaluate import evaluate
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.terms import divisors
-from pipeline.train.evaluate import evaluate
+from pipeline.optim.build import build_optimizer
 from pipeline.train.meter import training_metrics
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 

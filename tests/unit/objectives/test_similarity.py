@@ -9,11 +9,11 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.config.finetune import Similarity, TaskAdamW
 from pipeline.config.model import Model
+from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.similarity import SimilarityTask, cosent, cosines, squared_error
 from pipeline.objectives.vectors import mean_over_lengths
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import train_on_slots
 
 SETTINGS = Model(
     layers=2, width=32, heads=2, feed_forward=64, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0

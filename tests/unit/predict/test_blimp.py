@@ -8,7 +8,7 @@ import pytest
 from jobs.score import main
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError
-from pipeline.minimal_pairs.paradigms import PAIRS, PARADIGMS
+from pipeline.evaluation.minimal_pairs.paradigms import PAIRS, PARADIGMS
 from pipeline.text.vocabulary import Vocabulary
 from tests.conftest import text_of
 from tests.unit.predict.test_score import constant

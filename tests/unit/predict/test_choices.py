@@ -17,6 +17,7 @@ from pipeline.config.recipe import Recipe
 from pipeline.config.serve import Serve
 from pipeline.errors import ConfigError, DataError
 from pipeline.export.tuned_card import tuned_files
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.grid.closing import use_line
 from pipeline.grid.inputs import read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
@@ -27,7 +28,6 @@ from pipeline.serve.model import describe_on_cpu
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.choice_tables import choice_task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 from tests.parity.families import DEBERTA
 from tests.unit.tasks.test_choices import swag
 

@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional as F
 
 from jobs.score import main
-from pipeline import storage
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
 from pipeline.config.jobs import Pretrain
@@ -19,6 +18,8 @@ from pipeline.config.predict import Score
 from pipeline.config.training import Checkpoints
 from pipeline.errors import PipelineError
 from pipeline.export.trained import load_trained
+from pipeline.files import storage
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import Encoder
 from pipeline.objectives.masked import HELDOUT_LOSS, MaskedTokens
@@ -29,7 +30,6 @@ from pipeline.tasks.task import Kind, Task
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.run_identity import EVALUATED_ROWS
-from pipeline.train.tuned import About, save_tuned
 from tests.conftest import Training, finished_run, of_family, text_of
 
 FLOAT32 = ["--placement.precision", "float32", "--placement.device", "cpu"]

@@ -11,30 +11,30 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.files import storage
+from pipeline.fine_tuned.answers import CUT
+from pipeline.fine_tuned.record import TextColumns
+from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
 from pipeline.finetune import trials
 from pipeline.model.families.bert import BERT
 from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import CUT
 from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, kind_of, load, with_words
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
-from pipeline.tasks.saved import TextColumns
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import hardware
 from pipeline.train.hardware import answer_precision
-from pipeline.train.tuned import About, load_tuned, save_tuned
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
 CPU = torch.device("cpu")

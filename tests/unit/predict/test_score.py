@@ -12,13 +12,13 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune import trials
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model_score import detail_lines, shown_figure, table
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import hardware
-from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {"classification": ("0", "1"), "tags": ("O", "B-LOC", "I-LOC")}
 SQUAD = {

@@ -12,12 +12,12 @@ from jobs.score import main
 from pipeline import api
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
-from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
+from pipeline.embed.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
+from pipeline.embed.retrieval import RERANKED, reranked, score_retrieval, vectors_with
+from pipeline.embed.similarity import score_similarity, score_triplets
 from pipeline.predict import cross_encoder
-from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
-from pipeline.predict.retrieval import RERANKED, reranked, score_retrieval, vectors_with
-from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.saved.checkpoints import folder_of
+from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
 
 CPU = ["--placement.device", "cpu"]
 

@@ -8,10 +8,10 @@ import torch
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.config.serve import Serve
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {
     "classification": ("bad", "good"),

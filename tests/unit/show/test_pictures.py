@@ -10,9 +10,10 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from jobs.show import main
-from pipeline import api, storage
-from pipeline.pictures.model_texts import cut_text, cut_texts, random_weights
+from pipeline import api
+from pipeline.files import storage
 from pipeline.saved.run import RUN, SUMMARY
+from pipeline.show.model_texts import cut_text, cut_texts, random_weights
 from pipeline.show.pictures import readable
 from pipeline.text.vocabulary import Vocabulary
 

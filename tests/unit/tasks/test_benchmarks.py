@@ -15,8 +15,8 @@ from pipeline.tasks.intents import METRICS as OF_FRAMES
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import ENTITY_METRICS, read_items, wanted_tasks
 from pipeline.tasks.layouts import LAYOUTS
-from pipeline.tasks.metrics import METRICS, RANKED
-from pipeline.tasks.ranking_metrics import RANKINGS
+from pipeline.tasks.metrics.label_metrics import METRICS, RANKED
+from pipeline.tasks.metrics.ranking import RANKINGS
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Layout
 from pipeline.text.splitting import SPECIALS

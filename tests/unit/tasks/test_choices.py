@@ -15,8 +15,8 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, texts_of
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks import choices
-from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells, choice_task, read_choices
 from pipeline.tasks.known import read_items, takes_pairs, wanted_tasks

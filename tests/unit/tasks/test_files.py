@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.tables.readers import READERS
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
-from pipeline.tasks.readers import READERS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Kind, Task
 from tests.refusals import refusal

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
-from pipeline.tasks.columns import tab_separated
+from pipeline.tables.columns import tab_separated
 from pipeline.tasks.glue import TASKS, glue_mean
-from pipeline.tasks.metrics import METRICS
+from pipeline.tasks.metrics.label_metrics import METRICS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import left_out, read_split
 

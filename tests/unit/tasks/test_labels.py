@@ -9,10 +9,10 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import DataError
+from pipeline.fine_tuned.record import with_number_labels
 from pipeline.predict.inputs import InputFile, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tasks.own import read_own
-from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.task import Task
 
 

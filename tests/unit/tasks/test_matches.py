@@ -9,7 +9,7 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import Similarity
 from pipeline.errors import ConfigError, DataError
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.matches import MatchColumns, match_columns, read_matches
 from pipeline.tasks.own import read_own, with_pair_columns
 

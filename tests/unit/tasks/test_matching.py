@@ -8,7 +8,7 @@ from pipeline import batch
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError
 from pipeline.tasks import matching
-from pipeline.tasks.lengths import with_lengths
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.schema import MATCHES, TEXT_LENGTHS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import Similarity
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import relations
-from pipeline.tasks.lengths import with_lengths
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.own import read_own, with_pair_columns
 from pipeline.text.vocabulary import Vocabulary
 

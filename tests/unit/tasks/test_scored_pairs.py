@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.own import read_own
 from pipeline.tasks.scored_pairs import LAYOUTS, pair_columns, read_pairs, read_triplets

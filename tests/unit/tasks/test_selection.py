@@ -6,7 +6,7 @@ import pytest
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError
 from pipeline.tasks import known, sequences
-from pipeline.tasks.metrics import METRICS, RANKED, majority, score
+from pipeline.tasks.metrics.label_metrics import METRICS, RANKED, majority, score
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import CHOICES, OTHER_NAMES, choices, comparable_score, selected_by, skewed
 from pipeline.tasks.task import Task

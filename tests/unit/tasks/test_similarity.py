@@ -10,7 +10,7 @@ from pipeline import batch
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import similarity
-from pipeline.tasks.lengths import of_whole_vectors, with_lengths
+from pipeline.tasks.metrics.lengths import of_whole_vectors, with_lengths
 from pipeline.tasks.schema import SECOND_LENGTH, TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

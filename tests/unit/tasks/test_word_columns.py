@@ -9,7 +9,7 @@ from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, digest_of, form_of, inputs_of, parts_of
 from pipeline.predict.score import of_file
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.own import read_own
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.tagging import Sentence, read_sentences, read_words

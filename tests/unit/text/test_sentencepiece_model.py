@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.files.wire_format import fields
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sentencepiece_model import parse
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.wire_format import fields
 
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 SPECIALS = (("<pad>", 0.0, CONTROL), ("<unk>", 0.0, UNKNOWN), *((f"[{name}]", 0.0, CONTROL) for name in ("CLS", "SEP")))

@@ -1,6 +1,6 @@
 """No marks of markup are left in paragraphs, in any script: quote marks, headings, bars and numbers of notes."""
 
-from pipeline.text.wikitext import NESTING, prose
+from pipeline.wikipedia.wikitext import NESTING, prose
 
 SENTENCES = {
     "el": ("Η πόλη έχει πολλούς κατοίκους σήμερα.", "Το ποτάμι είναι πολύ μεγάλο εδώ.", "Ιστορία"),

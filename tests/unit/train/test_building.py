@@ -15,7 +15,7 @@ from torch.nn.attention import (
 
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.train.building import _activate_flash_attention_3, build_module
 
 

@@ -11,21 +11,21 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline import storage
 from pipeline.batch import collate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
 from pipeline.objectives.table import Pretraining
+from pipeline.optim.build import build_optimizer, optimizer_tensors
 from pipeline.saved.checkpoints import folder_of, newest_sound, steps_saved
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import State, best_step, delete_old_checkpoints, load, read_state, save
-from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
 from tests.conftest import FAMILIES, of_family, tiers
 

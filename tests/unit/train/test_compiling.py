@@ -23,12 +23,12 @@ from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.terms import divisors
-from pipeline.presets import PRESETS
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS
+from pipeline.tracking.failures import failure_of
 from pipeline.train import compiling
 from pipeline.train import step as training_step
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.failures import failure_of
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
 from tests.ranks import Ranks
 

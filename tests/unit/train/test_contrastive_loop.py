@@ -30,15 +30,15 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.saved import checkpoints
+from pipeline.saved.naming import default_name, identifying_settings
 from pipeline.text.pairs import needed_documents
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.tracking.curves import learning_curve
 from pipeline.train.compiling import compiles
-from pipeline.train.naming import default_name, identifying_settings
-from pipeline.train.pictures import learning_curve
 from pipeline.train.run_data import stream_settings
 from tests.conftest import CPU, Training
 

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from pipeline.batch import Batch
 from pipeline.config.objective import Contrastive
 from pipeline.config.training import AdamW
-from pipeline.train.evaluate import baselines, evaluate
-from pipeline.train.gather import gather_slots
-from pipeline.train.optim import build_optimizer
+from pipeline.evaluation.evaluate import baselines, evaluate
+from pipeline.evaluation.gather import gather_slots
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.test_contrastive import CPU, PLAIN, make_model, make_rows

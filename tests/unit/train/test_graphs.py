@@ -17,9 +17,9 @@ from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
-from pipeline.presets import PRESETS
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS
 from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
-from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, Slot, backward, train_step
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)

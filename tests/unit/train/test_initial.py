@@ -26,6 +26,7 @@ from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import Pretraining, build_objective, trained_parts
+from pipeline.optim.build import build_optimizer
 from pipeline.saved.padding import padding_rows
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
@@ -33,7 +34,6 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.building import set_word_embeddings
 from pipeline.train.checkpoint import State, save
 from pipeline.train.initial import POOLER, Initial, agreed_model, extended_state, load_initial, read_initial
-from pipeline.train.optim import build_optimizer
 
 HEADS = ("bert.pooler.", "cls.")
 

@@ -13,11 +13,11 @@ from pipeline.config.model_parts import GlobalLocalAttention, RotaryPositions
 from pipeline.errors import ConfigError
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.optim.build import build_optimizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
 from pipeline.train.initial import Initial, agreed_model, load_initial, read_initial
 from pipeline.train.longer import description, longer_model, repeated
-from pipeline.train.optim import build_optimizer
 from tests.conftest import of_family
 from tests.unit.model.test_encoder import flat_batch, sequences
 

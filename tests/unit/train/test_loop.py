@@ -14,12 +14,12 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
+from pipeline.optim.build import build_optimizer
 from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import check_order, train
-from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward
 from tests.conftest import FAMILIES, of_family, tiers

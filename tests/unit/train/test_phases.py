@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.phases import TwoPhases
@@ -18,6 +17,7 @@ from pipeline.config.training import Batch, Checkpoints, Tracking, WarmupStableD
 from pipeline.corpus.order import slots_of_rank
 from pipeline.errors import CheckpointError, DataError
 from pipeline.export.huggingface import copy_model
+from pipeline.files import storage
 from pipeline.model import encoder
 from pipeline.model.rotary import Rotation, rotation
 from pipeline.model.weights import model_settings

@@ -34,11 +34,11 @@ from pipeline.config.training import (
 )
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
-from pipeline.presets import PRESETS
+from pipeline.files.storage import write_json
+from pipeline.presets.table import PRESETS
+from pipeline.saved.naming import ADDED, default_name, with_name
 from pipeline.saved.run import is_finished, read_run, read_summary, run_folder, settings_of, write_run
-from pipeline.storage import write_json
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.naming import ADDED, default_name, with_name
 from pipeline.train.run_identity import identity, refuse_differences, refuse_other_versions, rollback_step
 
 CONFIG = Pretrain(name="mine", steps=100, batch=Batch(rows_per_step=64, rows_per_slot=16))

@@ -13,11 +13,11 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
+from pipeline.optim.build import build_optimizer
 from pipeline.saved import checkpoints
 from pipeline.train import checkpoint
 from pipeline.train import saver as saving
 from pipeline.train.checkpoint import State
-from pipeline.train.optim import build_optimizer
 from pipeline.train.saver import Saver
 
 CURSOR = Cursor(epoch=0, window=1, row=2, rows_in_window=9)

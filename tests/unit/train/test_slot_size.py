@@ -6,9 +6,9 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
-from pipeline.plan import loads, plan_text, read_prices
-from pipeline.presets import PRESETS
-from pipeline.train.naming import with_name
+from pipeline.presets.table import PRESETS
+from pipeline.saved.naming import with_name
+from pipeline.train.plan import loads, plan_text, read_prices
 from pipeline.train.slot_size import advised_rows, slot_advice
 
 BASE = PRESETS["bert-base"]

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus
-from pipeline.presets import PRESETS
+from pipeline.presets.table import PRESETS
 from pipeline.train.summary import Pace, description, progress_line, summary_markdown, summary_text, to_open
 
 SUMMARY = {

@@ -16,13 +16,13 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.optim.build import build_optimizer
+from pipeline.saved.naming import default_name, identifying_settings
 from pipeline.saved.run import settings_of
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import State, save
-from pipeline.train.naming import default_name, identifying_settings
-from pipeline.train.optim import build_optimizer
 from pipeline.train.run_identity import identity
 from pipeline.train.teacher import load_teacher, start_from_teacher, with_teacher
 from tests.conftest import Training

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from pipeline.batch import Batch
 from pipeline.config.training import AdamW
 from pipeline.objectives.terms import divisors
-from pipeline.train.optim import build_optimizer
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.batches import make_batch

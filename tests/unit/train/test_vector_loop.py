@@ -15,11 +15,11 @@ from pipeline.errors import ConfigError
 from pipeline.export.publish import require_kinds
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import Pretraining
+from pipeline.saved.naming import default_name, identifying_settings
 from pipeline.saved.run import settings_of
 from pipeline.text.pairs import needed_documents
+from pipeline.tracking.curves import learning_curve
 from pipeline.train.compiling import compiles
-from pipeline.train.naming import default_name, identifying_settings
-from pipeline.train.pictures import learning_curve
 from tests.conftest import CPU, Training
 from tests.unit.objectives.test_distilled_vectors import vectors_of
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from pipeline.batch import Batch
 from pipeline.config.training import AdamW
-from pipeline.train.evaluate import baselines, evaluate
-from pipeline.train.optim import build_optimizer
+from pipeline.evaluation.evaluate import baselines, evaluate
+from pipeline.optim.build import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.test_distilled_vectors import CPU, PLAIN, make_student, texts_of

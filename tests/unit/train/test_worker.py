@@ -11,8 +11,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.tracking.failures import Failure
 from pipeline.train import hardware, worker
-from pipeline.train.failures import Failure
 from pipeline.train.job import Job
 from pipeline.train.worker import prefetch_first_block, run, run_worker
 

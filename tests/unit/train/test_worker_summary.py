@@ -14,9 +14,9 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings
+from pipeline.evaluation.evaluate import evaluate
+from pipeline.evaluation.heldout import heldout_batches, heldout_languages
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.evaluate import evaluate
-from pipeline.train.heldout import heldout_batches, heldout_languages
 from pipeline.train.job import Job
 from pipeline.train.worker_summary import measure_languages
 

@@ -1,0 +1,298 @@
+"""Load a fine-tuned model that transformers saved, from a folder, URL or hf://OWNER/NAME.
+
+The model's config.json names its head and labels.
+"""
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.config.cutting import Cutting
+from pipeline.config.model import Model
+from pipeline.errors import CheckpointError, PipelineError, listed, shown
+from pipeline.files import storage
+from pipeline.fine_tuned.record import TASK, default_labels
+from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel, load_tuned
+from pipeline.model.families.table import FAMILIES, family_of
+from pipeline.model.published import (
+    CONFIGS,
+    MOST_CONFIG,
+    fingerprint,
+    json_object,
+    published_folder,
+    read_config,
+    read_weights,
+)
+from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.checkpoints import CONFIG
+from pipeline.saved.padding import padding_rows, tensors_named
+from pipeline.saved.tensors import errors_with_location
+from pipeline.tasks.prepared import resolved_cutting
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_files import tokenizer_config
+from pipeline.text.vocabulary_loading import load_vocabulary_as_published
+
+ANSWERS = ("classification", "tags", "spans", "choices")
+"""Keys of Family.architectures whose heads answer a task."""
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
+    "regression": ("pearson", "spearman", "mean_absolute_error"),
+    "tags": ("f1", "precision", "recall", "accuracy"),
+    "spans": ("f1", "exact"),
+    "choices": ("accuracy",),
+}
+"""Metrics that score each kind of task."""
+QUESTION_LENGTH = 384
+"""Maximum tokens of a question with its context, as in transformers' scripts; other tasks use all positions."""
+LEAST_LENGTH = 8
+"""A model_max_length in tokenizer_config.json below this number of tokens is ignored."""
+DIGEST = "digest"
+"""Key in the lineage of models published by others: digest of the model's files and vocabulary."""
+
+
+def load_tuned_or_published(location: str) -> TunedModel:
+    """Load a fine-tuned model that this package saved or that others published.
+
+    Raises CheckpointError if the location holds no fine-tuned model, the model is damaged, or its head is not
+    supported.
+    """
+    return load_published(location) if is_published(location) else load_tuned(location)
+
+
+def is_published(location: str) -> bool:
+    """Return whether the location holds a model published by others: a config file without our task.json.
+
+    A folder with our manifest counts only if its config.json names a head for a task. Raises CheckpointError if the
+    storage cannot be reached.
+    """
+    try:
+        if storage.exists(storage.join(location, TASK)) or not any(
+            storage.exists(storage.join(location, name)) for name in CONFIGS
+        ):
+            return False
+        return not storage.exists(storage.join(location, storage.MANIFEST)) or is_task_head(head_named(location))
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients have their own types of error
+        raise CheckpointError(f"checkpoint {location} cannot be read: {storage.first_line(error)}") from error
+
+
+def head_named(location: str) -> str | None:
+    """Return the class name under `architectures` in a folder's config.json, which identifies the model's head.
+
+    None if the file or the name is missing. Raises CheckpointError if config.json is not a JSON object.
+    """
+    path = storage.join(location, CONFIG)
+    if not storage.exists(path):
+        return None
+    try:
+        return _head_of(json_object(storage.read_at_most(path, MOST_CONFIG)))
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {storage.first_line(error)}") from error
+
+
+def is_task_head(head: str | None) -> bool:
+    """Return whether `head` is the name of a published class that answers a task."""
+    return head in _task_heads()
+
+
+def _task_heads() -> list[str]:
+    """Return the names of the published classes that answer a task, of all families."""
+    return [family.architectures[use] for family in FAMILIES.values() for use in ANSWERS]
+
+
+def _head_of(config: dict[str, Any]) -> str | None:
+    """Return the first name under `architectures` in a config; None if there is none."""
+    named = config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else named
+    return first if isinstance(first, str) else None
+
+
+def load_published(location: str) -> TunedModel:
+    """Load a model published by others, in float32.
+
+    Raises CheckpointError if its head is not supported, and PipelineError if its files cannot be used.
+    """
+    try:
+        with published_folder(location) as (folder, files):
+            config = errors_with_location(location, read_config, folder, files)
+            head = errors_with_location(location, _require_known_head, config)
+            model = errors_with_location(location, model_settings, config)
+            digest = errors_with_location(location, fingerprint, folder, files)
+            tensors = {
+                name: tensor.float()
+                for name, tensor in errors_with_location(location, read_weights, folder, files).items()
+                if tensor.is_floating_point()
+            }
+        vocabulary = load_vocabulary_as_published(location)
+        errors_with_location(location, _require_entries, vocabulary_size(tensors, family_of(model)), vocabulary)
+        errors_with_location(location, require_sizes, model, tensors)
+        task = errors_with_location(location, _task_of, location, head, config, tensors, model)
+        about = About(
+            task=task,
+            cutting=_cutting_of(location, task, model),
+            pooling=errors_with_location(location, _pooling_of, config, model),
+            tuned={},
+            lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
+        )
+        return errors_with_location(location, _with_weights, about, model, vocabulary, tensors)
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {error}") from error
+
+
+def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
+    """Raise CheckpointError unless the vocabulary has one entry per word embedding, not counting padding rows."""
+    if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
+        raise CheckpointError(
+            f"the weights have {rows:,} word embeddings, but the vocabulary has {vocabulary.size:,} entries: "
+            "put the vocabulary that the model was trained with into its folder"
+        )
+
+
+def _require_known_head(config: dict[str, Any]) -> str:
+    """Return the head that a config names. Raises CheckpointError if this head answers no task."""
+    head = _head_of(config)
+    if head is None or not is_task_head(head):
+        named = f"architectures is {shown(head)}" if head else "architectures is missing"
+        raise CheckpointError(
+            f"{CONFIG}: {named}, so the model has no head for a task: give a model with one of "
+            f"{listed(_task_heads())}, or fine-tune this one first (jobs/finetune.py)"
+        )
+    return head
+
+
+def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
+    """Return the task of a head, with the labels of config.json.
+
+    Raises CheckpointError if the labels or the kind of task do not fit the head's weights.
+    """
+    name = _output_weight(head, model)
+    if name not in tensors or tensors[name].dim() != 2:
+        raise CheckpointError(f"tensor {name} is missing or is not a matrix: {head} needs it")
+    outputs = len(tensors[name])
+    kind = _kind_of(head, config, outputs, model)
+    labels = _labels_of(config, outputs) if kind not in ("spans", "regression", "choices") else ()
+    if (wanted := {"spans": 2, "regression": 1, "choices": 1}.get(kind, outputs)) != outputs:
+        raise CheckpointError(f"tensor {name} has {outputs} outputs, but a model for {kind} has {wanted}")
+    length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
+    return Task(
+        name=location.rsplit("/", 1)[-1], kind=kind, labels=labels, metrics=METRICS[kind], maximum_length=length
+    )
+
+
+def _output_weight(head: str, model: Model) -> str:
+    """Return the published name of the weight matrix that computes a head's outputs."""
+    family = family_of(model)
+    parts = {
+        "classification": "classification_head",
+        "tags": "tag_head",
+        "spans": "answer_head",
+        "choices": "choice_head",
+    }
+    use = next((use for use in ANSWERS if family.architectures[use] == head), None)
+    if use is None:
+        raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is not a class of {family.title}")
+    return f"{family.names[parts[use]]}.weight"
+
+
+def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> Kind:
+    """Return the kind of task that a head answers.
+
+    For a head over whole texts, problem_type decides; without it, one output means regression, and several mean
+    classification. Raises CheckpointError for an unknown problem_type.
+    """
+    kinds = [kind for kind in METRICS if family_of(model).architectures[kind] == head]
+    if len(kinds) == 1:
+        return kinds[0]
+    problem = config.get("problem_type")
+    if problem is None:
+        return "regression" if outputs == 1 else "classification"
+    kind_of_problem = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
+    if kind_of_problem is None:
+        raise CheckpointError(
+            f"{CONFIG}: problem_type is {shown(problem)}, which is not one of {listed(list(PROBLEMS.values()))}"
+        )
+    return kind_of_problem
+
+
+def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
+    """Return the labels in the order of their numbers; LABEL_0, LABEL_1, … if config.json has none, as in transformers.
+
+    Raises CheckpointError if the labels do not fit the number of outputs, or if a label appears twice.
+    """
+    named = config.get("id2label")
+    if not named:
+        return default_labels(outputs)
+    try:
+        by_number = {int(number): str(label) for number, label in named.items()}
+    except (AttributeError, ValueError) as error:
+        raise CheckpointError(
+            f"{CONFIG}: id2label is not an object of numbers and labels ({storage.first_line(error)})"
+        ) from error
+    if sorted(by_number) != list(range(outputs)):
+        raise CheckpointError(
+            f"{CONFIG}: id2label names {len(by_number)} labels, {listed(sorted(by_number))}, "
+            f"but the head has {outputs} outputs, from 0 to {outputs - 1}"
+        )
+    labels = tuple(by_number[number] for number in range(outputs))
+    label, times = Counter(labels).most_common(1)[0]
+    if times > 1:
+        raise CheckpointError(f"{CONFIG}: id2label names {shown(label)} {times} times: give each label its own name")
+    return labels
+
+
+def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
+    """Return the truncation settings; their maximum length is the smaller of the task's and the tokenizer's.
+
+    Raises DataError if tokenizer_config.json cannot be read.
+    """
+    length = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
+    limit = int(length) if isinstance(length, int | float) and length >= LEAST_LENGTH else model.maximum_positions
+    return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
+
+
+def _pooling_of(config: dict[str, Any], model: Model) -> str:
+    """Return the pooling of a text classifier. Raises CheckpointError for a pooling that the family does not have."""
+    family = family_of(model)
+    field, poolings = family.pooling_field, family.poolings
+    pooling = config.get(field, "cls") if field else "cls"
+    if pooling not in poolings:
+        raise CheckpointError(f"{CONFIG}: {field} is {pooling!r}, but only {listed(poolings)} can be loaded")
+    return pooling
+
+
+def _digest_of(files: str, vocabulary: Vocabulary) -> str:
+    """Return the SHA-256 of a model's files and vocabulary, in hexadecimal; `files` is the digest of the files."""
+    return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
+
+
+def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
+    """Build the model, load its weights and return it.
+
+    Raises CheckpointError if a tensor is missing, is not finite, or does not fit config.json.
+    """
+    family = family_of(model)
+    rows, outputs = vocabulary_size(tensors, family), len(about.task.labels)
+    module = OBJECTIVES[about.task.kind](
+        model, rows, outputs, torch.Generator().manual_seed(0), about.pooling, None
+    ).eval()
+    taken = take(tensors, module.state_dict(), family)
+    if taken.missing:
+        raise CheckpointError(f"{tensors_named(list(taken.missing))} missing")
+    unused = (family.pooler, *family.other_heads)
+    if surplus := [name for name in taken.surplus if name.startswith(family.encoder) and not name.startswith(unused)]:
+        raise CheckpointError(
+            f"{tensors_named(surplus)} unexpected: the encoder that config.json describes has no tensor of that name"
+        )
+    if broken := [
+        name for name, tensor in to_published(taken.state, family).items() if not torch.isfinite(tensor).all()
+    ]:
+        raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
+    module.load_state_dict(taken.state, strict=False)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)

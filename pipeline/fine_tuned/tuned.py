@@ -1,0 +1,258 @@
+"""A fine-tuned model on disk, in the published format, with its task's data.
+
+FOLDER/
+    model.safetensors config.json vocab.txt      for transformers
+    tokenizer.json tokenizer_config.json         for transformers
+    task.json                                    kind, labels, truncation, pooling, thresholds
+    adapters.safetensors                         bottleneck adapter, if the model has one; not known to transformers
+    README.md                                    model card
+    modules.json sentence_bert_config.json       for sentence-transformers, if it can load the model
+    1_Pooling/config.json                        for sentence-transformers, if it can load the model
+    manifest.json                                size and SHA-256 of every file, written last
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
+from pipeline.config.cutting import Cutting
+from pipeline.config.flat import unflatten
+from pipeline.config.model import Model
+from pipeline.config.similarity import Similarity
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.files import storage
+from pipeline.files.local_files import scratch_folder
+from pipeline.files.tensor_files import write_tensors
+from pipeline.fine_tuned.record import TASK, task_of
+from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
+from pipeline.model.families.table import family_of
+from pipeline.model.published import MOST_CONFIG, json_object
+from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
+from pipeline.objectives.chain import add_chain, add_intents
+from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.similarity import SimilarityTask
+from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.saved.checkpoints import CONFIG, WEIGHTS
+from pipeline.saved.naming import ADDED
+from pipeline.saved.recipe import Recipe
+from pipeline.saved.tensors import read_tensors
+from pipeline.tasks.intents import INTENT_PREFIX
+from pipeline.tasks.prepared import Tuned, outputs_of
+from pipeline.tasks.tag_schemes import scheme_of
+from pipeline.tasks.tagging import CONTINUED
+from pipeline.tasks.task import NUMBERS, Kind, Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
+
+ADAPTERS = "adapters.safetensors"
+# kind of task -> problem_type in config.json; other kinds have no problem_type
+PROBLEMS: dict[Kind, str] = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+    "ranking": "regression",
+}
+CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
+"""Settings of Cutting that task.json of earlier versions lacks -> the value that their models had."""
+
+OF_WHOLE_TEXTS = ("classification", "multilabel", "regression", "ranking")
+"""Kinds of task whose head reads one pooled state of a whole text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """Description of a fine-tuned model, without its weights."""
+
+    task: Task
+    cutting: Cutting
+    """Truncation: length and stride, and the pooling of a text's passages."""
+    pooling: str
+    """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
+    tuned: Tuned
+    """Values tuned on the development split, such as thresholds."""
+    lineage: dict[str, Any]
+    """Origin of the model: checkpoint, settings and scores."""
+    crf: bool = False
+    """Whether the model tags whole sentences by a chain; its scores are among the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedModel:
+    """A fine-tuned model, in evaluation mode and float32 on the CPU."""
+
+    about: About
+    model: Model
+    vocabulary: Vocabulary
+    module: TaskObjective
+
+
+def save_tuned(
+    target: str,
+    module: TaskObjective,
+    about: About,
+    model: Model,
+    vocabulary: Vocabulary,
+    adapter: Adapter = NoAdapter(),  # noqa: B008  (frozen, so sharing it is safe)
+    beside: Mapping[str, str] | None = None,
+) -> None:
+    """Publish a module with its task's data.
+
+    First, low-rank adapters and the scaling of regression labels are merged into the module's weights. `beside` maps
+    the names of further files, such as a model card, to their content.
+    """
+    merge(module)
+    if isinstance(module, SequenceTask):
+        module.fold_standardisation()
+    carried = adapter_state(module)
+    weights = to_published(plain_state(module), family_of(model))
+    with scratch_folder("tuned") as folder:
+        write_tensors(folder / WEIGHTS, weights, {"format": "pt"})
+        if carried:
+            write_tensors(folder / ADAPTERS, carried)
+        (folder / CONFIG).write_text(json.dumps(_config_of(about, model, vocabulary), indent=2) + "\n")
+        (folder / TASK).write_text(json.dumps(_task_file(about, adapter), indent=1) + "\n")
+        longest = about.cutting.maximum_length or model.maximum_positions
+        save_vocabulary(vocabulary, folder, longest, model.segments)
+        for name, content in (beside or {}).items():
+            storage.write_bytes(str(folder / name), content.encode())
+        storage.publish(folder, target, {"task": about.task.name})
+
+
+def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
+    task, family = about.task, family_of(model)
+    labels = task.labels or (("score",) if task.kind in NUMBERS else ())
+    if task.kind == "tags":
+        own = outputs_of(task, about.cutting) > len(task.labels) + len(task.intents)
+        labels = (*labels, *([CONTINUED] * own), *(f"{INTENT_PREFIX}{intent}" for intent in task.intents))
+    named = (
+        {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
+        if labels
+        else {}
+    )
+    problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
+    pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
+    use = "regression" if task.kind in NUMBERS else task.kind
+    config = published_config(model, vocabulary.size, vocabulary.pad_id, use, vocabulary.sep_id)
+    return config | named | problem | pooling | ({"crf": True} if about.crf else {})
+
+
+def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
+    """Return the contents of task.json."""
+    kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
+    if not about.task.typed_labels:
+        del kept["typed_labels"]  # earlier versions, which do not know this field, can read the other models
+    carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None
+    return {
+        "task": kept,
+        "cutting": asdict(about.cutting),
+        "pooling": about.pooling,
+        "crf": about.crf,
+        "tuned": about.tuned,
+        "bottleneck": carried,
+        "lineage": about.lineage,
+    }
+
+
+def load_tuned(location: str) -> TunedModel:
+    """Load a fine-tuned model from its folder.
+
+    Raises CheckpointError if the folder holds no fine-tuned model, if the model is damaged, or if the settings do not
+    fit the tensors.
+    """
+    if not storage.exists(storage.join(location, TASK)):
+        raise CheckpointError(
+            f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, "
+            "such as output/finetune/NAME/model"
+        )
+    if problem := storage.damage(location):
+        raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
+    about, bottleneck = about_of(location)
+    try:
+        model = model_settings(json_object(storage.read_at_most(storage.join(location, CONFIG), MOST_CONFIG)))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {location}: {CONFIG} cannot be read ({storage.first_line(error)})"
+        ) from error
+    vocabulary, tensors = load_vocabulary(location, None), read_tensors(storage.join(location, WEIGHTS))
+    require_sizes(model, tensors)
+    module = OBJECTIVES[about.task.kind](
+        model,
+        vocabulary.size,
+        outputs_of(about.task, about.cutting),
+        torch.Generator().manual_seed(0),
+        about.pooling,
+        None,
+    ).eval()
+    add_intents(module, about.task)
+    if about.crf:
+        add_chain(module, about.task)
+    if isinstance(module, SequenceTask) and about.cutting.pools_passages:
+        module.pool_passages(about.cutting.passage_pooling)
+    if isinstance(module, SimilarityTask):
+        module.settings = Similarity(dimensions=about.task.dimensions)
+    taken = take(tensors, module.state_dict(), family_of(model))
+    if taken.missing:
+        raise CheckpointError(f"checkpoint {location}: tensor {taken.missing[0]} is missing")
+    if bottleneck is not None:
+        adapters = read_tensors(storage.join(location, ADAPTERS))
+        if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
+            raise CheckpointError(
+                f"checkpoint {location}: {TASK} has a bottleneck of width {bottleneck.width}, "
+                f"but no tensor of {ADAPTERS} is that large"
+            )
+        add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
+        load_adapter_state(module, adapters)
+    module.load_state_dict(taken.state, strict=False)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
+
+
+def about_of(location: str) -> tuple[About, Bottleneck | None]:
+    """Return the description in a model's task.json, and the settings of the model's bottleneck adapter.
+
+    The settings are None if the model has no bottleneck adapter. Raises CheckpointError if the file cannot be used.
+    """
+    try:
+        content = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
+        task = task_of(content)
+        if task.kind not in OBJECTIVES:
+            raise ValueError(f"kind is {task.kind!r}")
+        about = About(
+            task=task,
+            cutting=unflatten(Cutting, CUTTING_BEFORE | content["cutting"]),
+            pooling=content["pooling"],
+            tuned=content["tuned"],
+            lineage=content["lineage"],
+            crf=content.get("crf", False),
+        )
+        if task.typed_labels and not all(isinstance(json.loads(label), int | float) for label in task.labels):
+            raise ValueError("typed_labels is true, but the labels are no numbers or truth values")
+        if about.crf and (task.kind != "tags" or scheme_of(task.labels) is None):
+            raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
+        return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
+    except (ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"
+        ) from error
+
+
+def trained_recipe(about: About) -> Recipe:
+    """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
+
+    For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
+    """
+    if about.task.kind != "similarity":
+        return Recipe()
+    pooling = "cls" if about.pooling == "cls" else "mean"
+    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
+
+
+def has_vectors(about: About, plain: bool = True) -> bool:
+    """Return whether the model was trained to make text vectors that other libraries can compute."""
+    of_means = about.pooling == "mean" and about.task.kind in OF_WHOLE_TEXTS
+    return plain and (of_means or about.task.kind == "similarity")

@@ -1,0 +1,121 @@
+"""The part of a plan on this machine and this text: the time of a run here, and its passes over the corpus."""
+
+import math
+
+from pipeline.config.data import GivenPairs
+from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import with_absolute_locations
+from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.errors import ConfigError
+from pipeline.reporting import Report, estimate
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.few_steps import FewSteps, few_steps
+from pipeline.train.plan import imbalance, loads, slots_of, tokens_per_sequence
+from pipeline.train.run_data import known_characters, train_characters
+
+MOST_PASSES = 40
+"""Passes over the text above which a warning is given: those of BERT's pretraining (Devlin et al. 2019, A.2)."""
+CHARACTERS_PER_TOKEN = 4
+"""Characters per token of text that is not encoded yet. Measured: 4.3 in English books with BERT's vocabulary, and 3.6
+in the built-in corpus with a vocabulary of 8,192.
+"""
+SAMPLE = 64
+"""Documents of the corpus that are encoded to count the characters per token."""
+
+
+def here(config: Pretrain) -> tuple[str, FewSteps | None]:
+    """Return what a plan says of the run's time on this machine, and the times of the steps that were measured.
+
+    They are None if the run cannot be measured here.
+    """
+    length = max(2, round(tokens_per_sequence(config.all_phases[0].sampling)))
+    try:
+        measured = few_steps(config, length)
+    except ConfigError as error:
+        return f"not measured: {error}", None
+    seconds = seconds_here(config, measured)
+    tokens = sum(load.tokens for load in loads(config))
+    kind = (
+        measured.device
+        if measured.on_gpu
+        else f"CPU with {measured.processors} thread{'s' * (measured.processors > 1)}"
+    )
+    rows = f"{measured.rows} row{'s' * (measured.rows > 1)} of {length} tokens"
+    most = "at most " * (measured.rows < config.all_phases[0].batch.rows_per_slot)  # a row of a larger slot takes less
+    return (
+        f"{kind}: {most}{estimate(seconds)}, {tokens / seconds:,.0f} tokens/s (steps of {rows} were timed, without "
+        "torch.compile)"
+    ), measured
+
+
+def facts_here(config: Pretrain, report: Report) -> tuple[list[tuple[str, str]], str | None, bool]:
+    """Return the facts of a plan about this machine and the text, a warning, and whether the steps ran on a GPU.
+
+    It takes up to half a minute, which is reported.
+    """
+    passes = planned_passes(with_absolute_locations(config))
+    report("timing a few steps on this machine, for at most half a minute")
+    text, measured = here(config)
+    facts = [("this machine", text)]
+    if passes is not None:
+        facts.append(
+            (
+                "passes",
+                f"about {_passes_text(passes)} over the text, if a token has about {CHARACTERS_PER_TOKEN} characters",
+            )
+        )
+    return facts, passes_warning(config, passes), measured is not None and measured.on_gpu
+
+
+def seconds_here(config: Pretrain, measured: FewSteps) -> float:
+    """Return the seconds of a run on this machine, whose GPUs, or all of whose threads, compute.
+
+    The time of a slot grows with its operations. The waits for gradients and for data are not counted.
+    """
+    work = list(loads(config))
+    flops = work[0].flops / work[0].rows * measured.rows
+    seconds = config.steps * measured.update_seconds
+    for load in work:
+        slots = slots_of(load.phase)
+        world = min(config.worker_range.most, measured.processors, slots) if measured.on_gpu else 1
+        seconds += load.flops / flops * measured.slot_seconds / world * (1 + imbalance(slots, world))
+    return seconds
+
+
+def planned_passes(config: Pretrain) -> float | None:
+    """Return about how often a run reads its corpus; None if its size is not known without reading or fetching text."""
+    characters = known_characters(config)
+    return None if characters is None else _passes(config, characters / CHARACTERS_PER_TOKEN)
+
+
+def passes_over(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> float | None:
+    """Return about how often a run reads a prepared corpus, whose first documents are encoded for this."""
+    if not corpus.train:
+        return None
+    texts = read_window(corpus, corpus.train[0])["text"][:SAMPLE].to_pylist()
+    encodings = vocabulary.tokenizer().encode_batch(texts, add_special_tokens=False)
+    tokens = sum(len(encoding.ids) for encoding in encodings)
+    return _passes(config, tokens / sum(map(len, texts)) * train_characters(corpus))
+
+
+def passes_warning(config: Pretrain, passes: float | None) -> str | None:
+    """Return a warning for a run that reads its text very often; None for other runs."""
+    if passes is None or passes <= MOST_PASSES:
+        return None
+    fewer = max(1, math.floor(config.steps * MOST_PASSES / passes))
+    return (
+        f"warning: {config.steps:,} steps are about {passes:,.0f} passes over this text, and BERT's pretraining had "
+        f"{MOST_PASSES}: give more text, or --steps {fewer}"
+    )
+
+
+def _passes_text(passes: float) -> str:
+    """Return a number of passes, with two digits if it is below 1."""
+    return f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
+
+
+def _passes(config: Pretrain, tokens: float) -> float | None:
+    """Return the tokens of a run by those of its text. None for given pairs, whose lengths a plan does not know."""
+    if isinstance(config.sampling.pairs, GivenPairs) or tokens <= 0:
+        return None
+    return sum(load.tokens for load in loads(config)) / tokens

@@ -1,0 +1,109 @@
+"""Forms in which people have their tables."""
+
+import bz2
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.errors import DataError
+from pipeline.predict.inputs import InputFile, form_of, parts_of
+from pipeline.tables.content import content_of
+from pipeline.tables.readers import rows_in, separator_of
+from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.tagging import Sentence, read_sentences
+
+COLUMNS = ("text", "label")
+ROWS = [("a, b", "1"), ("c", "2")]
+
+
+def zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+PACKED = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+def trained_on(path: Path) -> list[tuple[str, ...]]:
+    return [tuple(map(str, values)) for _, values in rows_in(str(path), COLUMNS)]
+
+
+def answered(path: Path) -> list[tuple[str, ...]]:
+    file = InputFile(location=str(path), form=form_of(str(path), "auto", False), bytes=1, stamp="1")
+    return [tuple(str(row[name]) for name in COLUMNS) for part in parts_of(file, 9) for row in part.to_pylist()]
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_every_compression_is_read_by_its_name_or_its_first_bytes(ending: str, tmp_path: Path) -> None:
+    packed = PACKED[ending](b'text,label\n"a, b",1\nc,2\n')
+    for name in (f"a.csv{ending}", "plain.csv"):
+        (tmp_path / name).write_bytes(packed)
+        assert trained_on(tmp_path / name) == answered(tmp_path / name) == ROWS
+    (tmp_path / f"cut.csv{ending}").write_bytes(packed[:-6])
+    with pytest.raises(DataError, match=r"cannot be read \(.*\): give a plain or compressed file that can be read$"):
+        content_of(str(tmp_path / f"cut.csv{ending}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", 'label;text\n1;"a, b"\n2;c\n'),
+        ("a.csv", "label;text\n1;a, b\n2;c\n"),
+        ("a.csv", "\ufefflabel\ttext\r\n1\ta, b\r\n2\tc\r\n"),
+        ("a.csv", '"label"|"text"\n1|a, b\n2|c\n'),
+        ("a.csv", 'text,label\n"a, b",1\nc,2\n\ufeff\n'),
+        ("a.tsv", "text\tlabel\na, b\t1\nc\t2\n\ufeff"),
+        ("a.jsonl", '{"text": "a, b", "label": 1}\n{"text": "c", "label": 2}\n\ufeff\n'),
+        ("a.json", '[{"text": "a, b", "label": 1}, {"text": "c", "label": 2}]'),
+        ("a.json", json.dumps([{"text": "a, b", "label": 1}, {"text": "c", "label": 2}], indent=2)),
+        ("a.jsonl", '\n[\n{"text": "a, b", "label": 1},\n{"text": "c", "label": 2}\n]\n'),
+    ],
+)
+def test_training_and_answers_read_the_same_rows(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(text.encode())
+    assert kind_of(str(tmp_path / name)) == form_of(str(tmp_path / name), "auto", False) == "table"
+    assert trained_on(tmp_path / name) == answered(tmp_path / name) == ROWS
+
+
+def test_a_comma_divides_before_anything_else() -> None:
+    assert [separator_of(line) for line in ("a,b", "a;b", "a;b,c", "text", '"a;b",c', "a|b", "")] == [
+        ",",
+        ";",
+        ",",
+        ",",
+        ",",
+        "|",
+        ",",
+    ]
+
+
+def test_a_file_without_a_header_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("I liked it,1\nI did not,0\n")
+    with pytest.raises(
+        DataError,
+        match=r"a.csv has no column text: its columns are I liked it, 1; name yours with --text, --pair and --label "
+        r"\(no header line\? put one before the rows\)$",
+    ):
+        trained_on(tmp_path / "a.csv")
+
+
+def test_a_byte_order_mark_on_a_line_of_its_own_is_no_word(tmp_path: Path) -> None:
+    """As at the end of the development file of WNUT 2017."""
+    (tmp_path / "dev.conll").write_bytes("\ufeffStabilized\tO\nBob\tB-person\n\nok\tO\n\n\ufeff\n".encode())
+    assert read_sentences(str(tmp_path / "dev.conll")) == [
+        Sentence(words=("Stabilized", "Bob"), tags=("O", "B-person")),
+        Sentence(words=("ok",), tags=("O",)),
+    ]
+
+
+@pytest.mark.parametrize("name", ["eng.testa", "words", "a.txt", "a.data", "a.iob.bz2"])
+def test_tagged_words_are_the_same_kind_for_scores_and_answers(name: str, tmp_path: Path) -> None:
+    content = b"EU B-ORG\nrejects O\n\nLondon B-LOC\n"
+    (tmp_path / name).write_bytes(bz2.compress(content) if name.endswith("bz2") else content)
+    assert kind_of(str(tmp_path / name)) == "conll" and form_of(str(tmp_path / name), "auto", True) == "words"
