@@ -149,7 +149,7 @@ FROM = re.compile(r"^(\s*)from (pipeline(?:\.\w+)?) import (\w+)( as \w+)?$", re
 
 
 def rewritten(text: str) -> str:
-    """Return a program's text with the names of modules since, in `import pipeline.A.B` and `from pipeline.A import B`."""
+    """Return a program with the names of modules since, in both forms of import."""
 
     def whole(match: re.Match[str]) -> str:
         indent, package, name, alias = match.groups()

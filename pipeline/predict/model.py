@@ -13,13 +13,14 @@ from pipeline.errors import ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
 from pipeline.fine_tuned.record import TASK, TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.choice_tables import choice_cells
+from pipeline.tasks.schema import CUT
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary

@@ -1,4 +1,4 @@
-"""How a run's model turns hidden states into a vector of a text: pooling, prompts and maximum length."""
+"""Pooling, prompts and maximum length of a run's model: they turn hidden states into a vector of a text."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What a run recorded in its folder: its settings, its steps, its vocabulary and its summary."""
+"""Read a run's folder: its settings, its steps and its summary, as they were recorded."""
 
 from collections.abc import Sequence
 from typing import Any
