@@ -11,9 +11,10 @@ from pipeline.config import training as settings
 from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.host_copies import on_host
+from pipeline.train.fused_adam import ADAM_STATE
 from pipeline.train.lamb import Lamb
 from pipeline.train.loss_scale import LossScale
-from pipeline.train.muon import ADAM_STATE, MUON_STATE, Muon
+from pipeline.train.muon import MUON_STATE, Muon
 from pipeline.train.stable_adam_w import StableAdamW
 
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
