@@ -244,9 +244,8 @@ def _clipped_update(optimizer: Any, module: nn.Module, clip_norm: float, scale: 
     # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
     # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale also clips the gradients, and
     # found_inf skips steps whose norm is not finite.
-    norm = torch.nn.utils.get_total_norm(
-        [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-    )
+    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
     norm = norm if scale is None else norm / scale.value
     clip = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
     optimizer.grad_scale = clip if scale is None else clip * scale.value

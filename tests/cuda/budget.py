@@ -18,13 +18,13 @@ from torch.utils._pytree import tree_leaves
 from pipeline.bench.cases import VOCABULARY_SIZE, Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import FamilyName
-from pipeline.config.training import AdamW
+from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
 from pipeline.train.optim import build_optimizer
 from pipeline.train.slot_size import slot_operators
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import Compute, train_step, update
 from tests.conftest import tiny_preset
 from tests.cuda.device import CUDA, move, on_device
 from tests.cuda.steps import batch_of
@@ -140,6 +140,27 @@ def test_a_step_of_base_keeps_its_budget(name: str) -> None:
     )
     for figure, most in vars(budget).items():
         assert getattr(found, figure) <= TOLERANCE * most, figure
+
+
+UPDATES = [(AdamW(), 22), (Lamb(), 57), (StableAdamW(), 88), (Muon(), 161)]
+"""Optimiser, and the kernels of an update when the budget was last set."""
+
+
+@pytest.mark.parametrize(("chosen", "budget"), UPDATES)
+def test_an_update_of_twelve_layers_keeps_its_budget(chosen: AdamW, budget: int) -> None:
+    preset = tiny_preset("modernbert")
+    model = replace(preset.model, layers=12, width=384, heads=6, feed_forward=1_024)
+    module = build_objective(preset.objective, preset.sampling, model, 8_192)
+    with on_device():
+        move(module)
+        optimizer = build_optimizer(chosen, module)
+        for _ in range(2):
+            for parameter in module.parameters():
+                parameter.grad = torch.empty_like(parameter)
+            with Count() as count:
+                update(optimizer, module, rate=1e-4, clip_norm=1.0)
+    print(f"\n{type(chosen).__name__}: {count.figures.kernels} kernels for an update")
+    assert count.figures.kernels <= TOLERANCE * budget
 
 
 def kernels_of(config: Pretrain, slots: int) -> int:

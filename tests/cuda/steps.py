@@ -21,7 +21,7 @@ from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttenti
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
-from pipeline.config.training import AdamW, Lamb
+from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.masked import MaskedTokens
@@ -49,7 +49,7 @@ SIZES = ((6, 64), (9, 48), (4, 33))
 KERNEL = ("_varlen_attn", "_varlen_attn_backward")
 KERNEL_WITH_DROPOUT = ("_flash_attention_forward", "_flash_attention_backward")
 """Forward and backward of the variable-length kernel."""
-OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
+OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb(), "stable": StableAdamW(), "muon": Muon()}
 
 
 def batch_of(rows: int = 6, length: int = 64) -> Batch:
@@ -98,7 +98,8 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
 
 
 @pytest.mark.parametrize(
-    ("family", "optimizer"), [*((family, "adamw") for family in get_args(FamilyName)), ("bert", "lamb")]
+    ("family", "optimizer"),
+    [*((family, "adamw") for family in get_args(FamilyName)), *(("bert", name) for name in ("lamb", "stable", "muon"))],
 )
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float) -> None:

@@ -18,6 +18,7 @@ CHECKS = {
     "budget": ["budget.py", "-k", "two and not rows and not bfloat16"],
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
+    "updates": ["budget.py", "-k", "update"],
     "operators": ["budget.py", "-k", "plan"],
 }
 """Name -> file of checks and which of them."""
