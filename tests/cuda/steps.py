@@ -34,7 +34,7 @@ from pipeline.objectives.terms import divisors
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.checkpoint import snapshot
 from pipeline.train.evaluate import evaluate
-from pipeline.train.optim import build_optimizer
+from pipeline.train.optim import build_optimizer, set_rates
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
 from pipeline.train.trial import compute_logits, train_epoch, train_on_slots
@@ -153,6 +153,19 @@ def test_float16_with_a_loss_scale_without_a_wait() -> None:
 def test_float32_takes_the_padded_path() -> None:
     watch = pretraining_steps(MaskedTokens(MODEL, WORDS), AdamW(), batch_of(), torch.autocast("cuda", enabled=False))
     assert watch.counts["_varlen_attn"] == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_rates_are_tensors_that_stay(optimizer: str) -> None:
+    """A recorded update reads them."""
+    module, rates = module_of("bert"), []
+    with on_device():
+        move(module)
+        chosen = build_optimizer(OPTIMIZERS[optimizer], module)
+        for rate in (1e-4, 2e-4):
+            set_rates(chosen, rate)
+            rates.append([group["lr"] for group in chosen.param_groups])
+    assert all(one is other and one.device == CUDA for one, other in zip(*rates, strict=True))
 
 
 LABELS = 3
