@@ -5,7 +5,7 @@ A graph has fixed shapes. So a slot is filled to one of SIZES sizes by dummy seq
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -159,7 +159,7 @@ class SlotGraphs:
         return _Graph(graph=graph, inputs=inputs, sums=sums)
 
     @contextmanager
-    def _record(self) -> Iterator[torch.cuda.CUDAGraph]:
+    def _record(self) -> Generator[torch.cuda.CUDAGraph]:
         """Record the operations of the block; nothing is computed until the graph is replayed."""
         gc.collect()  # so that no destructor waits for the device while the graph is recorded
         graph = torch.cuda.CUDAGraph()

@@ -38,7 +38,7 @@ class Muon(FusedAdam):
         torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
         for shape, same in shapes.items():
             # The size of AdamW's updates; contiguous, because torch adds other tensors one by one.
-            updates = orthogonal(self._momentum(same, group["momentum"]))
+            updates = _orthogonal(self._momentum(same, group["momentum"]))
             updates = updates.to(same[0].dtype, memory_format=torch.contiguous_format)
             updates.mul_(-rate * 0.2 * math.sqrt(max(shape)))
             torch._foreach_add_(same, list(updates.unbind()))
@@ -62,7 +62,7 @@ class Muon(FusedAdam):
         return gradients.lerp_(stacked, momentum)
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def _orthogonal(matrices: Tensor) -> Tensor:
     """Return the nearest orthogonal matrices (N, rows, columns), about, by Newton and Schulz in bfloat16."""
     wide = matrices.bfloat16()
     tall = wide.shape[1] > wide.shape[2]
