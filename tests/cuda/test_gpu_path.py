@@ -15,10 +15,9 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "two and not rows and not bfloat16"],
+    "budget": ["budget.py", "-k", "update or two and not rows and not bfloat16"],
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
-    "updates": ["budget.py", "-k", "update"],
     "operators": ["budget.py", "-k", "plan"],
 }
 """Name -> file of checks and which of them."""
