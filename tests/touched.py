@@ -18,16 +18,16 @@ DAY = 24 * 60 * 60
 RAY = "tests/ray/test_{}.py".format
 DOCUMENTS, PARITY = RAY("documents"), "tests/parity"
 SECOND_TIER: dict[str, tuple[str, ...]] = {
-    "pipeline/ablation": (RAY("ablate"),),
+    "pipeline/ablation": (RAY("ablate"), RAY("kept")),
     "pipeline/adapt": (RAY("adapt"),),
     "pipeline/bench": (),
-    "pipeline/embed": (RAY("adapt"), RAY("serve")),
+    "pipeline/embed": (RAY("adapt"), RAY("kept"), RAY("serve")),
     "pipeline/export": (DOCUMENTS, RAY("families"), PARITY),
-    "pipeline/finetune": (RAY("finetune"), PARITY),
-    "pipeline/grid": (RAY("ablate"), RAY("finetune")),
+    "pipeline/finetune": (RAY("finetune"), RAY("kept"), PARITY),
+    "pipeline/grid": (RAY("ablate"), RAY("finetune"), RAY("kept")),
     "pipeline/minimal_pairs": (DOCUMENTS, PARITY),
     "pipeline/pictures": (DOCUMENTS, RAY("finetune"), RAY("pretrain")),
-    "pipeline/predict": (RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/predict": (RAY("kept"), RAY("predict"), RAY("serve"), PARITY),
     "pipeline/retrieval": (RAY("adapt"),),
     "pipeline/serve": (RAY("serve"), PARITY),
     "pipeline/show": (DOCUMENTS,),
