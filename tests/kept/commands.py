@@ -15,11 +15,11 @@ MODERNBERT = f"""modernbert-tiny --name modernbert --output output --steps 2 --s
 ABLATE = f"""--over sampling.masking.share=0.15,0.3 --seeds 1 --tokens 4k --output ablation optimizer:adam-w
     --optimizer.learning-rate 1e-2 {GIVEN}""".split()
 
-TUNED = f"""--checkpoint export --output output --recipe.epochs 8 --recipe.rows-per-step 16 --trials.at-once 1
+TUNED = f"""--checkpoint export --recipe.epochs 8 --recipe.rows-per-step 16 --trials.at-once 1
     --trials.gpus 0 {CPU}"""
 GRID = f"""--train tables/moods.csv --dev tables/moods.csv --seeds 1 --search.over optimizer.learning_rate=1e-3,1e-2
-    --register moods {TUNED}""".split()
-MODEL = f"--seeds 1 --optimizer.learning-rate 1e-2 {TUNED}"
+    --register moods --output output {TUNED}""".split()
+MODEL = f"--seeds 1 --output output --optimizer.learning-rate 1e-2 {TUNED}"
 TUNINGS = {
     "tags": f"--train tables/tags.conll --dev tables/tags.conll --recipe.crf {MODEL}".split(),
     "likeness": f"--train tables/likeness.csv --dev tables/likeness.csv --kind similarity {MODEL}".split(),
@@ -27,6 +27,10 @@ TUNINGS = {
     adapter:bottleneck --adapter.width 4 {MODEL}""".split(),
 }
 """Task -> command."""
+LOW_RANK = f"""--train tables/moods.csv --dev tables/moods.csv --seeds 1 --output tuning --optimizer.learning-rate 1e-2
+    adapter:low-rank --adapter.rank 2 {TUNED}""".split()
+DONE_EPOCHS = 4
+"""Epochs that the stopped trial has a checkpoint of, of 8."""
 
 PARTS = f"--rows-per-part 10 --actors 1 {CPU}"
 PREDICT = f"--checkpoint models/moods --input texts --output answers.jsonl {PARTS}".split()

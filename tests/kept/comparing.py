@@ -8,7 +8,9 @@ import pytest
 
 
 def values_of(answers: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value) of all numbers and texts in JSON values."""
+    """Yield (dotted name, value) of all numbers and texts in JSON values, and the lengths of lists."""
+    if isinstance(answers, list):
+        yield f"{name}.length", len(answers)
     parts = answers.items() if isinstance(answers, dict) else enumerate(answers) if isinstance(answers, list) else None
     if parts is None:
         yield name, answers
@@ -18,9 +20,11 @@ def values_of(answers: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def assert_same(found: Any, before: Any, tolerance: float = 1e-5) -> None:
-    """Fail unless all texts and whole numbers are equal, and all floating-point numbers nearly so."""
-    found, before = (dict(values_of(json.loads(json.dumps(each)))) for each in (found, before))
-    texts = {name: value for name, value in before.items() if not isinstance(value, float)}
-    assert {name: found.get(name) for name in texts} == texts and found.keys() == before.keys()
-    numbers = {name: value for name, value in before.items() if name not in texts}
-    assert {name: found[name] for name in numbers} == pytest.approx(numbers, abs=tolerance)
+    """Fail unless all that was recorded is there: equal texts and whole numbers, and nearly equal floats."""
+    now = dict(values_of(json.loads(json.dumps(found))))
+    wrong = {
+        name: (now.get(name), value)
+        for name, value in values_of(before)
+        if now.get(name) != (pytest.approx(value, abs=tolerance) if isinstance(value, float) else value)
+    }
+    assert not wrong, f"(now, before): {wrong}"

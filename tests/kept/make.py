@@ -10,6 +10,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +26,12 @@ import pipeline.embed.distributed  # noqa: E402
 import pipeline.predict.distributed  # noqa: E402
 from jobs import ablate, embed, export, finetune, predict, prepare, pretrain, search  # noqa: E402
 from pipeline import cluster  # noqa: E402
+from pipeline.config.command import Command  # noqa: E402
+from pipeline.config.finetune import Finetune  # noqa: E402
+from pipeline.config.locations import with_absolute_locations  # noqa: E402
+from pipeline.finetune.trials import load_or_train, make_trial  # noqa: E402
+from pipeline.grid.inputs import read_inputs  # noqa: E402
+from pipeline.train.trial_state import TrialCheckpoints  # noqa: E402
 from tests.chaos.simulated import small_corpus  # noqa: E402
 from tests.kept import commands  # noqa: E402
 from tests.kept.answers import ANSWERS, CODE, EXPECTED, all_answers  # noqa: E402
@@ -40,6 +48,7 @@ def make(folder: Path) -> None:
     cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
     write_inputs()
     expected: dict[str, Any] = {"losses": write_runs(), "ablation": write_ablation(), "trials": write_models()}
+    expected["trial"] = write_trial()
     expected["predictions"] = write_parts()
     clean()
     expected[ANSWERS] = all_answers()
@@ -154,6 +163,28 @@ def write_models() -> dict[str, Any]:
     for path in trials.keys() - {selecting[0]}:
         shutil.rmtree(path)
     return {path.name: {"scores": result["scores"], "curve": result["curve"]} for path, result in trials.items()}
+
+
+def write_trial() -> dict[str, Any]:
+    """Write a trial with a low-rank adapter that was stopped after a checkpoint; return scores and losses of a whole
+    one.
+    """
+    inputs = read_inputs(
+        with_absolute_locations(Command(prog="", about="", settings=Finetune).read(commands.LOW_RANK)), print
+    )
+    (problem,) = inputs.problems.values()
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    whole = load_or_train(trial, problem, inputs.initial)
+    shutil.rmtree(trial.folder)
+
+    def stop(epoch: int, scores: Any) -> None:
+        if epoch == commands.DONE_EPOCHS:
+            raise KeyboardInterrupt
+
+    checkpoints = partial(TrialCheckpoints, seconds=0.0, share=1e9)
+    with patch("pipeline.finetune.trials.TrialCheckpoints", checkpoints), suppress(KeyboardInterrupt):
+        load_or_train(trial, problem, inputs.initial, stop)
+    return {"scores": whole["scores"], "curve": whole["curve"]}
 
 
 def write_parts() -> list[dict[str, Any]]:

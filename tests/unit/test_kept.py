@@ -27,7 +27,7 @@ from pipeline.embed.distributed import about as about_vectors
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.texts import text_files
 from pipeline.finetune.settings import with_setting
-from pipeline.finetune.trials import make_trial, result_of
+from pipeline.finetune.trials import load_or_train, make_trial, result_of
 from pipeline.grid.inputs import read_inputs
 from pipeline.objectives.table import Pretraining
 from pipeline.predict import model
@@ -41,6 +41,7 @@ from pipeline.train.building import build_module
 from pipeline.train.naming import identifying_settings
 from pipeline.train.run import read_run, settings_of
 from pipeline.train.start import read_start
+from pipeline.train.trial_state import resume_step
 from pipeline.train.tuned import load_tuned
 from tests.conftest import CPU, Training
 from tests.kept import answers, commands
@@ -159,6 +160,17 @@ def test_a_stopped_grid_knows_its_trials_and_their_results(expected: dict[str, A
     assert {name: result["scores"] for name, result in done.items()} == {
         name: expected["trials"][name]["scores"] for name in done
     }
+
+
+def test_a_stopped_trial_of_a_low_rank_adapter_continues(expected: dict[str, Any]) -> None:
+    config = with_absolute_locations(Command(prog="", about="", settings=Finetune).read(commands.LOW_RANK))
+    inputs = read_inputs(config, no_op)
+    (problem,) = inputs.problems.values()
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    assert resume_step(trial.folder) == 3 * commands.DONE_EPOCHS  # 48 rows, 16 per step
+    result = load_or_train(trial, problem, inputs.initial)
+    assert_same({name: result[name] for name in ("scores", "curve")}, expected["trial"])
+    assert load_tuned(f"{trial.folder}/model").about.task.name == "moods"
 
 
 def test_a_stopped_ablation_knows_its_runs(expected: dict[str, Any]) -> None:
