@@ -25,7 +25,8 @@ def test_a_program_gets_the_names_since(tmp_path: Path) -> None:
         "from pipeline.train.step import train_step\nfrom pipeline.presets import PRESETS\n"
     )
     since = (
-        "from pipeline.files import storage\nfrom pipeline import api\nfrom pipeline.on_ray import ray_private  # noqa\n"
+        "from pipeline.files import storage\nfrom pipeline import api\n"
+        "from pipeline.on_ray import ray_private  # noqa\n"
         "import pipeline.optim.build\ndef f():\n    from pipeline.tracking.runs import experiments\n"
         "    from pipeline.tracking import curves as pictures\nfrom pipeline.train.step import train_step\n"
         "from pipeline.presets.table import PRESETS\n"
