@@ -17,27 +17,26 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
-from pipeline.export.trained import Trained, find_checkpoint, load_trained
+from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
 from pipeline.files.locations import absolute, is_url
 from pipeline.fine_tuned.published_tuned import head_named, is_task_head, load_tuned_or_published
-from pipeline.fine_tuned.record import TASK
 from pipeline.fine_tuned.tuned import TunedModel, trained_recipe
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.host_copies import finish_copies, start_copy
-from pipeline.model.published import published_folder, read_config, require_owner
 from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR
+from pipeline.saved.checkpoints import GENERATOR, TASK, find_checkpoint
+from pipeline.saved.files import published_folder, read_config, require_owner
 from pipeline.saved.recipe import Recipe, read_recipe
 from pipeline.saved.run import RUN
 from pipeline.saved.tensors import errors_with_location
+from pipeline.saved.weights import load_usable, require_fitting_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
-from pipeline.train.initial import load_usable, require_fitting_vocabulary
 
 Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]

@@ -17,7 +17,7 @@ from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
-from pipeline.model.published import fingerprint, published_folder
+from pipeline.saved.files import fingerprint, published_folder
 from pipeline.saved.recipe import OF_DOCUMENTS, Recipe
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 

@@ -1,20 +1,20 @@
-"""Find a checkpoint in its run, verify it and load it for export."""
+"""Load the model of a checkpoint or of an exported folder, with all its heads."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
-from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_names, vocabulary_size
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR, SHARING, ReplacedTokens
+from pipeline.objectives.replaced import SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
-from pipeline.reporting import Report
-from pipeline.saved import checkpoints, run
+from pipeline.saved import checkpoints
+from pipeline.saved.checkpoints import GENERATOR
+from pipeline.saved.files import MOST_CONFIG, json_object
 from pipeline.saved.tensors import read_tensors
 from pipeline.train import checkpoint
 
@@ -29,45 +29,6 @@ class Trained:
     model: Model
     vocabulary_size: int
     module: Pretraining
-
-
-def recorded_run(folder: str) -> dict[str, Any]:
-    """Return the run.json of a run's folder.
-
-    Raises ConfigError if the folder has no run.json, and CheckpointError if run.json is damaged.
-    """
-    recorded = run.read_run(folder)
-    if recorded is None:
-        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs are in OUTPUT/runs")
-    return recorded
-
-
-def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
-    """Return the folder of the run's checkpoint after `step` steps; for None, of the newest undamaged checkpoint.
-
-    Raises ConfigError if the run has no such checkpoint, and CheckpointError if the checkpoint is damaged.
-    """
-    steps = [
-        saved
-        for saved in checkpoints.steps_saved(folder)
-        if storage.exists(storage.join(checkpoints.folder_of(folder, saved), storage.MANIFEST))
-    ]
-    steps_text = listed(steps)
-    if not steps:
-        raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
-    if step is None:
-        try:
-            newest = checkpoints.newest_sound(folder, report)
-        except OSError as error:
-            raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
-        assert newest is not None  # since `steps` is not empty
-        return newest
-    if step not in steps:
-        raise ConfigError(f"step ({step}) has no checkpoint in {folder}: choose one of {steps_text}")
-    path = checkpoints.folder_of(folder, step)
-    if problem := storage.damage(path):
-        raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({steps_text})")
-    return path
 
 
 def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:

@@ -9,9 +9,9 @@ from pipeline.export.markdown import public_model_location
 from pipeline.export.tuned_card import tuned_files
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
-from pipeline.fine_tuned.record import TASK
 from pipeline.fine_tuned.tuned import about_of, load_tuned
 from pipeline.reporting import Report
+from pipeline.saved.checkpoints import TASK
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""

@@ -14,10 +14,13 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, PipelineError, listed, shown
 from pipeline.files import storage
-from pipeline.fine_tuned.record import TASK, default_labels
+from pipeline.fine_tuned.record import default_labels
 from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel, load_tuned
 from pipeline.model.families.table import FAMILIES, family_of
-from pipeline.model.published import (
+from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.checkpoints import CONFIG, TASK
+from pipeline.saved.files import (
     CONFIGS,
     MOST_CONFIG,
     fingerprint,
@@ -26,9 +29,6 @@ from pipeline.model.published import (
     read_config,
     read_weights,
 )
-from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
-from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.padding import padding_rows, tensors_named
 from pipeline.saved.tensors import errors_with_location
 from pipeline.tasks.prepared import resolved_cutting

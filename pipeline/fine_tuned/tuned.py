@@ -27,16 +27,16 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.tensor_files import write_tensors
-from pipeline.fine_tuned.record import TASK, task_of
+from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
-from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
 from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.saved.checkpoints import CONFIG, WEIGHTS
+from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
+from pipeline.saved.files import MOST_CONFIG, json_object
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import Recipe
 from pipeline.saved.tensors import read_tensors

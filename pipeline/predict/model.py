@@ -15,9 +15,10 @@ from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
 from pipeline.fine_tuned.answers import CUT, answer_items, answer_schema, items_of
 from pipeline.fine_tuned.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
-from pipeline.fine_tuned.record import TASK, TextColumns
+from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
+from pipeline.saved.checkpoints import TASK
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE

@@ -1,4 +1,4 @@
-"""How a run's model turns hidden states into a vector of a text: pooling, prompts and maximum length."""
+"""Pooling, prompts and maximum length with which a run's model turns a text into a vector."""
 
 from typing import Literal
 

@@ -24,8 +24,8 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed,
 from pipeline.files import storage
 from pipeline.files.encoder_folder import MODULES
 from pipeline.model.heads import AttentionPooling
-from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.saved.checkpoints import CHECKPOINTS, WEIGHTS
+from pipeline.saved.files import MOST_CONFIG, json_object
 from pipeline.saved.module_settings import (
     MODEL,
     TRANSFORMER,

@@ -1,11 +1,11 @@
-"""What a run recorded in its folder: its settings, its steps, its vocabulary and its summary."""
+"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.locations import sqlite_file, sqlite_uri
 from pipeline.saved.naming import ADDED, FINGERPRINTED, implied_objective
@@ -96,3 +96,14 @@ def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[st
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
     """Return whether a run has a summary and reached the requested steps."""
     return summary is not None and summary["steps"] >= config.steps
+
+
+def recorded_run(folder: str) -> dict[str, Any]:
+    """Return the run.json of a run's folder.
+
+    Raises ConfigError if the folder has no run.json, and CheckpointError if run.json is damaged.
+    """
+    recorded = read_run(folder)
+    if recorded is None:
+        raise ConfigError(f"{folder} is not the folder of a run: {RUN} is missing; runs are in OUTPUT/runs")
+    return recorded

@@ -17,7 +17,7 @@ from pipeline.export.onnx_graphs import quiet, require_onnx, run, session, write
 from pipeline.export.probe import TOLERANCE, difference, probes
 from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
-from pipeline.model.published import published_folder
+from pipeline.saved.files import published_folder
 
 GRAPH = "encoder.onnx"
 

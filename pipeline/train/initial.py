@@ -29,26 +29,21 @@ from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
 from pipeline.files.tensor_files import write_tensors
 from pipeline.model.families.table import family_of
-from pipeline.model.family import OWN_HEADS, Family
-from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import (
     Taken,
     model_settings,
     pretrained_parts,
     published_config,
     published_names,
-    require_sizes,
-    take,
     to_published,
-    vocabulary_size,
-    words_name,
 )
-from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
+from pipeline.objectives.replaced import GENERATOR_PART
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
-from pipeline.saved.checkpoints import CONFIG, WEIGHTS
-from pipeline.saved.padding import padding_rows, tensors_named
+from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
+from pipeline.saved.files import Files, fingerprint, published_folder, read_config
 from pipeline.saved.tensors import errors_with_location, read_tensors
+from pipeline.saved.weights import VOCABULARY_ROWS, load_usable, require_fitting_vocabulary
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.longer import longer_model, longer_weights
@@ -57,8 +52,6 @@ POOLER = "encoder.pooler."
 """Prefix of the names of the pooler's parameters in our modules."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Model settings of a run whose values may differ from those in config.json."""
-VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
-"""Names of the parameters with one row per vocabulary entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,61 +204,6 @@ def _require_shared_embeddings(location: str, unshared: str | None) -> None:
         raise CheckpointError(
             f"{location}: tensor {unshared} of the {GENERATOR} differs from the model's, but training shares it "
             "between both: set objective.embedding_sharing gradient-disentangled"
-        )
-
-
-def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return a model's usable tensors in float32, with the numbers of word embeddings and of removed padding rows.
-
-    `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
-    """
-    tensors = {
-        name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
-    }
-    family = family_of(model)
-    if not (rows := vocabulary_size(tensors, family)):
-        raise CheckpointError(
-            f"tensor {words_name(family)} is missing: without word embeddings there is no {family.title} to start from"
-        )
-    require_sizes(model, tensors)
-    taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
-    _require_usable(taken, family)
-    if not (padded := padding_rows(rows, entries)):
-        return taken, rows, 0
-    state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
-    return replace(taken, state=state), entries, padded
-
-
-def _require_usable(taken: Taken, family: Family) -> None:
-    """Raise CheckpointError if a tensor is missing, unexpected or not finite; heads may be missing as a whole."""
-    present = {published for name in taken.state for published in published_names(name, family)}
-    absent_heads = tuple(head for head in family.heads if not any(name.startswith(head) for name in present))
-    if missing := [name for name in taken.missing if not name.startswith(absent_heads)]:
-        raise CheckpointError(
-            f"{tensors_named(missing)} missing: only whole heads may be missing "
-            f"({', '.join(head.rstrip('.') for head in family.heads)})"
-        )
-    unused = (*family.other_heads, *(f"{name}." for name in OWN_HEADS.values()))
-    if surplus := [name for name in taken.surplus if not name.startswith(unused)]:
-        raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: {family.article} {family.title} with the layers and heads of "
-            "config.json has no tensor of that name"
-        )
-    if broken := [name for name, tensor in to_published(taken.state, family).items() if not _is_finite(tensor)]:
-        raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Return whether all values are finite; only the minimum and maximum are checked, which is much faster."""
-    return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
-
-
-def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary at `path` has as many entries as the model has word embeddings."""
-    if rows != vocabulary.size:
-        raise CheckpointError(
-            f"{location}: the weights have {rows} word embeddings, but the vocabulary in {path} has "
-            f"{vocabulary.size} entries: set vocabulary.path to the vocabulary that the model was trained with"
         )
 
 

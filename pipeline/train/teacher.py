@@ -14,8 +14,8 @@ from pipeline.model.families.table import family_of
 from pipeline.model.weights import pretrained_parts, published_names
 from pipeline.objectives.distilled import DistilledTokens, start_text, taken_from_teacher
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR
 from pipeline.reporting import Report
+from pipeline.saved.checkpoints import GENERATOR
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial, load_initial, read_initial
 

@@ -15,11 +15,11 @@ from pipeline.batch import Batch
 from pipeline.errors import CheckpointError
 from pipeline.export.trained import load_trained
 from pipeline.model.families.table import family_of
-from pipeline.model.published import published_folder, read_config, read_weights
 from pipeline.model.weights import model_settings, published_config, take_all, to_published
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.files import published_folder, read_config, read_weights
 from tests.parity.families import (
     CLASSES,
     FAMILIES,

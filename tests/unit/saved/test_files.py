@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
-from pipeline.model.published import files_of, fingerprint, published_folder, read_config, read_weights
+from pipeline.saved.files import files_of, fingerprint, published_folder, read_config, read_weights
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.float16)}
 

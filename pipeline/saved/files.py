@@ -21,7 +21,7 @@ from pipeline.files import storage
 from pipeline.files.encoder_folder import encoder_folder
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
-from pipeline.model.tensor_bundle import read_bundle
+from pipeline.saved.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
 """Config file names of Hugging Face and of google-research/bert."""
