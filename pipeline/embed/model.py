@@ -17,7 +17,7 @@ from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
-from pipeline.saved.files import fingerprint, published_folder
+from pipeline.saved.model import open_saved
 from pipeline.saved.recipe import OF_DOCUMENTS, Recipe
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
@@ -110,8 +110,8 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 def digest_of(model: LoadedEncoder) -> str:
     """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
-    with published_folder(model.location) as (folder, files):
-        whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
+    files = open_saved(model.location, verify=False).digest()
+    whole = f"{files} {model.vocabulary.fingerprint}"
     whole += digests_of_layers(model.recipe) + " lowercase" * model.recipe.lowercase
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 

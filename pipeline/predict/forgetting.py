@@ -20,7 +20,7 @@ from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.evaluation.heldout import heldout_batches, unigram_counts
 from pipeline.export.trained import load_trained
 from pipeline.files import storage
-from pipeline.fine_tuned.published_tuned import load_tuned_or_published
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
@@ -64,7 +64,7 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     device = required_device(config.placement)
     precision = chosen_precision(config.placement, device)
     pretrained = _load_run(config.heldout, report)
-    tuned = load_tuned_or_published(config.checkpoint)
+    tuned = open_tuned(config.checkpoint)
     _require_same_encoder(config.checkpoint, tuned, pretrained)
     corpus = load_corpus(config.corpus or pretrained.corpus_folder)
     if config.corpus is None and corpus.fingerprint != pretrained.corpus_fingerprint:

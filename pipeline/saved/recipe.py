@@ -24,7 +24,7 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed,
 from pipeline.files import storage
 from pipeline.files.encoder_folder import MODULES
 from pipeline.model.heads import AttentionPooling
-from pipeline.saved.checkpoints import CHECKPOINTS, WEIGHTS
+from pipeline.saved.checkpoints import WEIGHTS
 from pipeline.saved.files import MOST_CONFIG, json_object
 from pipeline.saved.module_settings import (
     MODEL,
@@ -35,7 +35,7 @@ from pipeline.saved.module_settings import (
     require_supported_arguments,
 )
 from pipeline.saved.pooling import ATTENTION, DENSE, PROMPTS, exported_length, pooling_of, prompts_of
-from pipeline.saved.run import read_run, settings_of
+from pipeline.saved.run import run_of_checkpoint
 from pipeline.saved.tensors import read_tensors
 
 Pooling = Literal["mean", "cls", "max", "attention"]
@@ -116,19 +116,23 @@ class Recipe:
         return asked
 
 
-def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B008  (frozen, so sharing it is safe)
+def read_recipe(location: str) -> Recipe:
+    """Return the recipe of a model's folder or URL, or the default recipe if its files do not state one."""
+    return stated_recipe(location) or Recipe()
+
+
+def stated_recipe(location: str) -> Recipe | None:
     """Return the recipe of a model's folder or URL.
 
     The recipe is read from the folder, or follows from the run's settings if the folder is a checkpoint of a run. Any
-    other folder has the recipe `default`. Raises CheckpointError for a file that cannot be read, and for a step or
-    pooling that is not supported.
+    other folder states none. Raises CheckpointError for a file that cannot be read, and for a step or pooling that is
+    not supported.
     """
     try:
         if storage.exists(storage.join(location, MODULES)):
             return _read(location)
-        run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
-        recorded = read_run(run_folder) if checkpoints else None
-        return _of_run(settings_of(recorded), location) if recorded else default
+        origin = run_of_checkpoint(location)
+        return _of_run(origin.settings, location) if origin else None
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types

@@ -1,10 +1,10 @@
-"""Usable weights of a model on disk: what a model must have, and what it may lack."""
+"""Read the weights of a pretrained model, verify what it must have, and give them to a module."""
 
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
@@ -15,29 +15,45 @@ from pipeline.model.weights import (
     pretrained_parts,
     published_names,
     require_sizes,
+    shapes_of,
     take,
     to_published,
     vocabulary_size,
     words_name,
 )
-from pipeline.saved.files import Files, read_weights
+from pipeline.saved.model import SavedModel
 from pipeline.saved.padding import padding_rows, tensors_named
+from pipeline.saved.tensors import errors_with_location
 from pipeline.text.vocabulary import Vocabulary
 
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
 
 
-def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return a model's usable tensors in float32, with the numbers of word embeddings and of removed padding rows.
+@dataclass(frozen=True, kw_only=True)
+class Usable:
+    """The usable tensors of a pretrained model, in float32."""
+
+    taken: Taken
+    rows: int
+    """Number of word embeddings."""
+    padded: int
+    """Number of padding rows of the word embeddings that were removed."""
+
+
+def read_usable(saved: SavedModel, entries: int) -> Usable:
+    """Read a pretrained model's weights, and verify their names, shapes and values.
 
     `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
     """
-    tensors = {
-        name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
-    }
+    tensors = {name: tensor.float() for name, tensor in saved.tensors().items() if tensor.is_floating_point()}
+    return errors_with_location(saved.location, _usable, saved.settings, tensors, entries)
+
+
+def _usable(model: Model, tensors: dict[str, Tensor], entries: int) -> Usable:
+    """Return the usable ones of a pretrained model's tensors."""
     family = family_of(model)
-    if not (rows := vocabulary_size(tensors, family)):
+    if not (rows := vocabulary_size(shapes_of(tensors), family)):
         raise CheckpointError(
             f"tensor {words_name(family)} is missing: without word embeddings there is no {family.title} to start from"
         )
@@ -45,9 +61,9 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
     taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
     _require_usable(taken, family)
     if not (padded := padding_rows(rows, entries)):
-        return taken, rows, 0
+        return Usable(taken=taken, rows=rows, padded=0)
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
-    return replace(taken, state=state), entries, padded
+    return Usable(taken=replace(taken, state=state), rows=entries, padded=padded)
 
 
 def _require_usable(taken: Taken, family: Family) -> None:
@@ -81,3 +97,14 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
             f"{location}: the weights have {rows} word embeddings, but the vocabulary in {path} has "
             f"{vocabulary.size} entries: set vocabulary.path to the vocabulary that the model was trained with"
         )
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Give a module without memory its weights, without copying them; return the names that `state` lacks.
+
+    Parameters with these names have arbitrary values afterwards.
+    """
+    own = module.state_dict()
+    absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in state}
+    module.load_state_dict(absent | {name: tensor for name, tensor in state.items() if name in own}, assign=True)
+    return tuple(absent)

@@ -31,7 +31,6 @@ from pipeline.files.tensor_files import write_tensors
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import (
     Taken,
-    model_settings,
     pretrained_parts,
     published_config,
     published_names,
@@ -41,9 +40,9 @@ from pipeline.objectives.replaced import GENERATOR_PART
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
-from pipeline.saved.files import Files, fingerprint, published_folder, read_config
-from pipeline.saved.tensors import errors_with_location, read_tensors
-from pipeline.saved.weights import VOCABULARY_ROWS, load_usable, require_fitting_vocabulary
+from pipeline.saved.model import SavedModel, errors_of, open_saved
+from pipeline.saved.tensors import read_tensors
+from pipeline.saved.weights import VOCABULARY_ROWS, Usable, read_usable, require_fitting_vocabulary
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.longer import longer_model, longer_weights
@@ -69,38 +68,23 @@ class Initial:
     """Published names of the tensors that the model's files lack."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """Files of a published model, and its settings."""
-
-    folder: Path
-    files: Files
-    model: Model
-
-
 @contextmanager
-def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Source]]:
-    """Yield folder name -> source: "" for the model, and GENERATOR for its generator.
+def _opened(location: str, used: tuple[str, ...]) -> Generator[tuple[SavedModel, SavedModel | None]]:
+    """Yield a model, and its generator, with their files in local folders.
 
-    The generator is left out if `used` does not name it or the model has none.
+    The generator is None if `used` does not name it or the model has none.
     """
     with ExitStack() as stack:
-
-        def source(location: str) -> _Source:
-            folder, files = stack.enter_context(published_folder(location))
-            config = errors_with_location(location, read_config, folder, files)
-            return _Source(folder=folder, files=files, model=errors_with_location(location, model_settings, config))
-
-        sources = {"": source(location)}
-        if GENERATOR_PART in used and GENERATOR in storage.children(location):
-            sources[GENERATOR] = source(storage.join(location, GENERATOR))
-        yield sources
+        saved = open_saved(location)
+        generator = saved.generator if GENERATOR_PART in used else None
+        yield stack.enter_context(saved.fetched()), generator and stack.enter_context(generator.fetched())
 
 
-def _fingerprint_of(location: str, sources: dict[str, _Source]) -> str:
-    """Return the SHA-256 of the config and weights of all sources."""
-    digests = [errors_with_location(location, fingerprint, source.folder, source.files) for source in sources.values()]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+def _digest_of(saved: SavedModel, generator: SavedModel | None) -> str:
+    """Return the SHA-256 of the config and weights of a model and its generator, in hexadecimal."""
+    if generator is None:
+        return saved.digest()
+    return hashlib.sha256(f"{saved.digest()}{generator.digest()}".encode()).hexdigest()
 
 
 def read_initial(
@@ -121,32 +105,27 @@ def read_initial(
     for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary settings that
     contradict the files.
     """
-    try:
-        with _sources(location, used) as sources:
+    with errors_of(setting):
+        with _opened(location, used) as (saved, generator):
+            model, its = saved.settings, generator.settings if generator is not None else None
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
             assert entries is not None  # because chosen.path is set
             initial = Initial(
-                folder=storage.join(
-                    output,
-                    "initial",
-                    (digest := _fingerprint_of(location, sources))[:16],
-                ),
+                folder=storage.join(output, "initial", (digest := _digest_of(saved, generator))[:16]),
                 fingerprint=digest,
-                model=sources[""].model,
+                model=model,
                 vocabulary=entries,
-                generator=sources[GENERATOR].model if GENERATOR in sources else None,
+                generator=its,
             )
             with locked_name(initial.folder, wait=True):  # two runs may copy the same model at once
                 if storage.damage(initial.folder):
-                    errors_with_location(location, _publish_initial, initial, location, sources)
+                    _publish_initial(initial, saved, generator)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
         initial = replace(initial, missing=tuple(about["missing"]))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
         _require_fitting_padding(location, str(chosen.path), initial.model, entries)
         _require_shared_embeddings(location, about.get("unshared") if shares_embeddings else None)
-    except CheckpointError as error:
-        raise CheckpointError(f"{setting} {error}") from error
     report(f"{setting}: {_description(location, about, initial, used)}")
     if not entries.lowercase and lowercases_first(location):
         report(
@@ -156,37 +135,35 @@ def read_initial(
     return initial
 
 
-def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source]) -> None:
+def _publish_initial(initial: Initial, saved: SavedModel, generator: SavedModel | None) -> None:
     """Publish a model's usable tensors, in float32, in the folder of `initial`.
 
     Raises CheckpointError if the model cannot be used.
     """
-    main = sources[""]
-    taken, rows, padded = load_usable(main.model, initial.vocabulary.size, main.folder, main.files)
+    usable = read_usable(saved, initial.vocabulary.size)
     about = {
-        "source": location,
+        "source": saved.location,
         "fingerprint": initial.fingerprint,
-        "vocabulary_size": rows,
-        "missing": taken.missing,
-        "left_out": sorted(taken.surplus),
-        "padding": padded,
+        "vocabulary_size": usable.rows,
+        "missing": usable.taken.missing,
+        "left_out": sorted(usable.taken.surplus),
+        "padding": usable.padded,
         "unshared": None,
     }
     with scratch_folder("initial") as temporary:
-        _write_model(temporary, taken, main.model, rows, initial.vocabulary)
-        if GENERATOR in sources:
-            source = sources[GENERATOR]
-            generator, own_rows, _ = load_usable(source.model, initial.vocabulary.size, source.folder, source.files)
-            about["unshared"] = _unshared_embeddings(taken, generator)
-            _write_model(temporary / GENERATOR, generator, source.model, own_rows, initial.vocabulary)
+        _write_model(temporary, usable, saved.settings, initial.vocabulary)
+        if generator is not None:
+            its = read_usable(generator, initial.vocabulary.size)
+            about["unshared"] = _unshared_embeddings(usable.taken, its.taken)
+            _write_model(temporary / GENERATOR, its, generator.settings, initial.vocabulary)
         storage.publish(temporary, initial.folder, about)
 
 
-def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary: Vocabulary) -> None:
+def _write_model(folder: Path, usable: Usable, model: Model, vocabulary: Vocabulary) -> None:
     """Write weights and config in the published format."""
     folder.mkdir(exist_ok=True)
-    write_tensors(folder / WEIGHTS, to_published(taken.state, family_of(model)), {"format": "pt"})
-    config = published_config(model, rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
+    write_tensors(folder / WEIGHTS, to_published(usable.taken.state, family_of(model)), {"format": "pt"})
+    config = published_config(model, usable.rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
