@@ -296,7 +296,7 @@ def load_as(made: type[Loaded], location: str, device: Device = "auto") -> Loade
     try:
         if storage.exists(storage.join(location, RUN)):
             location = find_checkpoint(location, None, warnings.warn)
-        tuned = has_task(open_saved(location, verify=False))
+        tuned = has_task(location)
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types

@@ -18,7 +18,8 @@ from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.saved.model import open_saved
-from pipeline.saved.recipe import OF_DOCUMENTS, Recipe
+from pipeline.saved.prompts import OF_DOCUMENTS
+from pipeline.saved.recipe import Recipe
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 DIGEST_CHARACTERS = 16

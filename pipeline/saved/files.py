@@ -263,3 +263,12 @@ def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
             f"{file.name} has {held:,} bytes, but its tensors would need {wanted:,} bytes: "
             "save each tensor with its own memory"
         )
+
+
+def json_fields(location: str, name: str) -> dict[str, Any]:
+    """Return the object of a JSON file in a folder; empty if the file is missing."""
+    path = storage.join(location, name)
+    try:
+        return json_object(storage.read_at_most(path, MOST_CONFIG)) if storage.exists(path) else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {storage.first_line(error)}") from error

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,11 +31,13 @@ from pipeline.saved.files import (
     read_weights,
     require_owner,
 )
-from pipeline.saved.recipe import Recipe, stated_recipe
 from pipeline.saved.run import OfRun, run_of_checkpoint
 from pipeline.saved.tensors import errors_with_location
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
+
+if TYPE_CHECKING:
+    from pipeline.saved.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +80,10 @@ class SavedModel:
         return run_of_checkpoint(self.location)
 
     @cached_property
-    def recipe(self) -> Recipe | None:
+    def recipe(self) -> "Recipe | None":
         """The recipe for a text's vector in the model's files; None if they do not state one."""
+        from pipeline.saved.recipe import stated_recipe  # only what computes vectors needs it
+
         return stated_recipe(self.location)
 
     @cached_property

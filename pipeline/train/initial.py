@@ -41,7 +41,6 @@ from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
 from pipeline.saved.model import SavedModel, errors_of, open_saved
-from pipeline.saved.tensors import read_tensors
 from pipeline.saved.weights import VOCABULARY_ROWS, Usable, read_usable, require_fitting_vocabulary
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
@@ -257,13 +256,12 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
     If the module has more positions, or a family that continues the initial model's, weights are copied as
     `longer_weights` says.
     """
+    saved = open_saved(initial.folder, verify=False)  # verified when it was read
     for model in module.models():
-        if model.folder == GENERATOR and initial.generator is None:
+        given = saved.generator if model.folder == GENERATOR else saved
+        if given is None:
             continue
-        given = initial.generator if model.folder == GENERATOR else initial.model
-        assert given is not None
-        tensors = read_tensors(storage.join(initial.folder, model.path(WEIGHTS)))
-        weights = longer_weights(tensors, model.own(module.state_dict()), given, model.settings)
+        weights = longer_weights(given.tensors(), model.own(module.state_dict()), given.settings, model.settings)
         module.load_state_dict(model.in_module(weights), strict=False)
     for model in module.models():
         module.load_state_dict(model.without_added(module.state_dict()))
