@@ -15,7 +15,9 @@ def tuned_of(saved: SavedModel) -> TunedModel:
     A model without task.json has the task that its config names. Raises CheckpointError if the model has no task, or if
     its files do not fit each other.
     """
-    if saved.task is not None:
+    if saved.has_record:
+        if not saved.has_manifest:
+            raise CheckpointError(f"{saved.location} is damaged: {storage.MANIFEST} is missing")
         return of_record(saved)
     if not is_published(saved):
         raise _no_task(saved.location)
@@ -27,7 +29,7 @@ def is_published(saved: SavedModel) -> bool:
 
     A model with our manifest, but without task.json, counts only if its config names a head for a task.
     """
-    return saved.task is None and (not saved.has_manifest or is_task_head(saved.head))
+    return not saved.has_record and (not saved.has_manifest or is_task_head(saved.head))
 
 
 def has_task(location: str) -> bool:

@@ -36,7 +36,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
-from pipeline.saved.model import SavedModel, unusable_task
+from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import Recipe
 from pipeline.saved.tensors import errors_with_location, read_tensors
@@ -199,8 +199,7 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
 
     The settings are None if the model has no bottleneck adapter. Raises CheckpointError if the file cannot be used.
     """
-    assert saved.task is not None
-    content = saved.task
+    content = saved.record
     try:
         task = task_of(content)
         if task.kind not in OBJECTIVES:
@@ -219,7 +218,7 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
             raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise unusable_task(saved.location, error) from error
+        raise unusable_record(saved.location, error) from error
 
 
 def trained_recipe(about: About) -> Recipe:

@@ -62,11 +62,12 @@ def identify(checkpoint: str) -> tuple[str, str]:
     saved = _glance(checkpoint)
     if saved is None or _fills_masks(saved):
         return FILL, fingerprint(checkpoint)
-    if saved.task is not None:
-        with errors_of("checkpoint"):
-            return about_of(saved)[0].task.kind, fingerprint(checkpoint)
-    about = open_tuned(checkpoint).about
-    return about.task.kind, about.lineage[DIGEST][:16]
+    if is_published(saved):
+        about = open_tuned(checkpoint).about
+        return about.task.kind, about.lineage[DIGEST][:16]
+    with errors_of("checkpoint"):
+        about, _ = about_of(saved)
+    return about.task.kind, fingerprint(checkpoint)
 
 
 def _glance(checkpoint: str) -> SavedModel | None:
@@ -80,7 +81,7 @@ def _glance(checkpoint: str) -> SavedModel | None:
 
 def _fills_masks(saved: SavedModel) -> bool:
     """Return whether a model is one that this package pretrained."""
-    return saved.task is None and not is_published(saved)
+    return not saved.has_record and not is_published(saved)
 
 
 def load(config: Predict) -> Answerer:

@@ -53,8 +53,8 @@ class SavedModel:
     """Fields of the config file."""
     has_manifest: bool
     """Whether the folder has a manifest, as all folders have that this package wrote."""
-    task: dict[str, Any] | None = None
-    """Contents of task.json, which only this package's fine-tuned models have; `fine_tuned` reads them."""
+    has_record: bool
+    """Whether the folder has the record of a task, as fine-tuned models of this package have."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -68,6 +68,14 @@ class SavedModel:
     def settings(self) -> Model:
         """The model's settings, from its config. Raises CheckpointError for an architecture that cannot be loaded."""
         return errors_with_location(self.location, model_settings, self.config)
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """Contents of task.json, which `fine_tuned` turns into a task. Raises CheckpointError if it cannot be read."""
+        try:
+            return json_object(storage.read_at_most(storage.join(self.location, TASK), MOST_CONFIG))
+        except (OSError, ValueError) as error:
+            raise unusable_record(self.location, error) from error
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -124,12 +132,11 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
     require_owner(location)
     try:
         names = storage.children(location)
-        if verify and (storage.MANIFEST in names or TASK in names) and (problem := storage.damage(location)):
+        if verify and storage.MANIFEST in names and (problem := storage.damage(location)):
             raise CheckpointError(f"{location} is damaged: {problem}")
         folder = encoder_folder(location)
         files = files_of(folder)
         config = errors_with_location(location, read_config, folder, files)
-        task = _task_in(location) if TASK in names else None
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
@@ -140,7 +147,7 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
         files=files,
         config=config,
         has_manifest=storage.MANIFEST in names,
-        task=task,
+        has_record=TASK in names,
     )
 
 
@@ -153,15 +160,7 @@ def errors_of(setting: str) -> Generator[None]:
         raise CheckpointError(f"{setting} {error}") from error
 
 
-def _task_in(location: str) -> dict[str, Any]:
-    """Return the contents of a folder's task.json."""
-    try:
-        return json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
-    except (OSError, ValueError) as error:
-        raise unusable_task(location, error) from error
-
-
-def unusable_task(location: str, error: Exception) -> CheckpointError:
+def unusable_record(location: str, error: Exception) -> CheckpointError:
     """Return the error for a task.json that cannot be used."""
     return CheckpointError(f"{location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})")
 

@@ -10,6 +10,7 @@ import torch
 from pipeline.batch import Batch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
+from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
@@ -19,6 +20,7 @@ from pipeline.model.adapters import add_adapter
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import read_initial
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
 TASKS = {
@@ -243,3 +245,14 @@ def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(
     with pytest.raises(CheckpointError) as refused:
         open_tuned(str(tmp_path / "changed"))
     assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_model_without_its_manifest_has_no_task_but_weights_to_start_from(
+    tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    saved("tags", tmp_path / "m", tiny_vocabulary)
+    (tmp_path / "m" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"^checkpoint .*m is damaged: manifest\.json is missing$"):
+        open_tuned(str(tmp_path / "m"))
+    initial = read_initial(str(tmp_path / "m"), VocabularySettings(), str(tmp_path / "out"), print)
+    assert initial.model == SETTINGS
