@@ -52,6 +52,8 @@ MOVED = {
     "minimal_pairs.results": "evaluation.minimal_pairs.results",
     "minimal_pairs.rows": "evaluation.minimal_pairs.rows",
     "minimal_pairs.scoring": "evaluation.minimal_pairs.scoring",
+    "model.published": "saved.files",
+    "model.tensor_bundle": "saved.tensor_bundle",
     "modernbert_presets": "presets.modernbert",
     "pictures.corpus_sources": "show.corpus_sources",
     "pictures.example_sentences": "show.example_sentences",

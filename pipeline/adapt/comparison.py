@@ -26,7 +26,7 @@ from pipeline.evaluation.retrieval.ranking import rank, tie_ranks
 from pipeline.files import storage
 from pipeline.objectives.contrastive import PAIRS_IN_WORDS
 from pipeline.reporting import Report
-from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
+from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 RECORD = "heldout.json"

@@ -8,7 +8,7 @@ from pipeline.config.model import Model
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError
-from pipeline.saved.recipe import usual_prompts
+from pipeline.saved.prompts import usual_prompts
 from pipeline.text.vocabulary import Vocabulary
 
 HEAD = "masked_token_head"

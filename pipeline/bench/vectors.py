@@ -18,7 +18,7 @@ from pipeline.config.placement import EmbedPlacement, EmbedPrecision
 from pipeline.embed.model import VectorModel, load
 from pipeline.embed.texts import TEXT, Columns, text_files, text_tables
 from pipeline.errors import ConfigError
-from pipeline.saved.recipe import OF_DOCUMENTS
+from pipeline.saved.prompts import OF_DOCUMENTS
 from pipeline.train.hardware import cores, has_bfloat16
 
 AIMS: dict[EmbedPrecision, float] = {"float32": 1.2, "bfloat16": 2.0, "int8": 2.0}

@@ -17,27 +17,26 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
-from pipeline.export.trained import Trained, find_checkpoint, load_trained
+from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
 from pipeline.files.locations import absolute, is_url
-from pipeline.fine_tuned.published_tuned import head_named, is_task_head, load_tuned_or_published
-from pipeline.fine_tuned.record import TASK
+from pipeline.fine_tuned.model import has_task, open_tuned
 from pipeline.fine_tuned.tuned import TunedModel, trained_recipe
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.host_copies import finish_copies, start_copy
-from pipeline.model.published import published_folder, read_config, require_owner
 from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
-from pipeline.model.weights import model_settings, without_memory
+from pipeline.model.weights import without_memory
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR
-from pipeline.saved.recipe import Recipe, read_recipe
+from pipeline.saved.checkpoints import GENERATOR, TASK, find_checkpoint
+from pipeline.saved.files import require_owner
+from pipeline.saved.model import open_saved
+from pipeline.saved.recipe import Recipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
-from pipeline.saved.tensors import errors_with_location
+from pipeline.saved.weights import fill, read_usable, require_fitting_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
-from pipeline.train.initial import load_usable, require_fitting_vocabulary
 
 Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]
@@ -297,15 +296,15 @@ def load_as(made: type[Loaded], location: str, device: Device = "auto") -> Loade
     try:
         if storage.exists(storage.join(location, RUN)):
             location = find_checkpoint(location, None, warnings.warn)
-        tuned = storage.exists(storage.join(location, TASK)) or is_task_head(head_named(location))
+        tuned = has_task(location)
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
     if not tuned:
         return _load_pretrained(made, location, chosen)
-    model = load_tuned_or_published(location)
-    recipe = _fitting(read_recipe(location, trained_recipe(model.about)), location, model.model)
+    model = open_tuned(location)
+    recipe = _fitting(stated_recipe(location) or trained_recipe(model.about), location, model.model)
     return of_tuned(made, location, model, chosen, recipe)
 
 
@@ -354,20 +353,14 @@ def _load_pretrained(made: type[Loaded], location: str, device: torch.device) ->
     if storage.exists(storage.join(location, GENERATOR)):  # this project's ELECTRA: generator and discriminator
         trained = load_trained(location)
         return _of_trained(made, trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))
-    with published_folder(location) as (folder, files):
-        settings = errors_with_location(
-            location, model_settings, errors_with_location(location, read_config, folder, files)
-        )
-        vocabulary = load_vocabulary_as_published(location)
-        taken, rows, _ = errors_with_location(location, load_usable, settings, vocabulary.size, folder, files)
-    require_fitting_vocabulary(location, location, rows, vocabulary)
+    saved = open_saved(location)
+    settings, vocabulary = saved.settings, saved.vocabulary
+    usable = read_usable(saved, vocabulary.size)
+    require_fitting_vocabulary(location, location, usable.rows, vocabulary)
+    state, rows = usable.taken.state, usable.rows
     with without_memory():  # all weights are replaced below, so initialising them would waste time
-        module = MaskedTokens(settings, rows, enhanced="enhanced_decoder.positions.weight" in taken.state)
-    own = module.state_dict()
-    absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in taken.state}
-    present = {name: tensor for name, tensor in taken.state.items() if name in own}
-    module.load_state_dict(absent | present, assign=True)  # assign=True avoids a copy of the weights
-    lacks = {name.rpartition(".")[0] for name in absent}
+        module = MaskedTokens(settings, rows, enhanced="enhanced_decoder.positions.weight" in state)
+    lacks = {name.rpartition(".")[0] for name in fill(module, state)}
     if module.encoder.pooler is None:
         lacks.add("encoder.pooler")
     elif "encoder.pooler" in lacks:

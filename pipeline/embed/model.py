@@ -17,8 +17,9 @@ from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
-from pipeline.model.published import fingerprint, published_folder
-from pipeline.saved.recipe import OF_DOCUMENTS, Recipe
+from pipeline.saved.model import open_saved
+from pipeline.saved.prompts import OF_DOCUMENTS
+from pipeline.saved.recipe import Recipe
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 DIGEST_CHARACTERS = 16
@@ -110,8 +111,8 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 def digest_of(model: LoadedEncoder) -> str:
     """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
-    with published_folder(model.location) as (folder, files):
-        whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
+    files = open_saved(model.location, verify=False).digest()
+    whole = f"{files} {model.vocabulary.fingerprint}"
     whole += digests_of_layers(model.recipe) + " lowercase" * model.recipe.lowercase
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 

@@ -20,7 +20,7 @@ from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.model import DIGEST_CHARACTERS, digests_of_layers
 from pipeline.embed.search import comparable, require_similarity
 from pipeline.errors import ConfigError
-from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
+from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
 
 SIDES = {"query": OF_QUERIES, "document": OF_DOCUMENTS}
 """Value of mteb's prompt type -> names of a model's prompts for it."""

@@ -10,7 +10,7 @@ from pipeline.embed import model
 from pipeline.embed.query_files import Query
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.saved.recipe import OF_QUERIES
+from pipeline.saved.prompts import OF_QUERIES
 
 
 def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) -> np.ndarray:

@@ -17,7 +17,7 @@ from pipeline.evaluation.retrieval.reading import read_collection
 from pipeline.predict import cross_encoder
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs
 from pipeline.reporting import Report
-from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
+from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
 
 RERANKED = "reranked"
 """The model, with its best documents in the order of the cross-encoder's scores."""

@@ -16,10 +16,9 @@ from pipeline.embed.model import VectorModel, describe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import Embed
 from pipeline.reporting import Report
-from pipeline.saved.recipe import Recipe, read_recipe
+from pipeline.saved.recipe import stated_recipe
 
 SETTING, PROMPT = "objective.teacher", "objective.teacher_prompt"
-UNKNOWN = Recipe()
 """Result of `read_recipe` for a folder without a recipe."""
 
 
@@ -103,7 +102,7 @@ def _load(location: str, prompt: str | None) -> VectorModel:
     except (CheckpointError, ConfigError) as error:
         raise type(error)(f"{SETTING} {error}") from error
     similar = model.tuned is not None and model.tuned.about.task.kind == "similarity"
-    if not similar and read_recipe(model.location, UNKNOWN) is UNKNOWN:
+    if not similar and stated_recipe(model.location) is None:
         raise CheckpointError(
             f"{SETTING} {location} has no modules.json, so it does not say how a text becomes a vector: give an "
             "embedding model in the format of sentence-transformers"

@@ -26,7 +26,7 @@ from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
 from pipeline.files import storage
 from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.tracking.runs import has_run, is_missing, open_client, silence_mlflow
@@ -113,7 +113,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
     model in `folder`, the logged model is deleted, and CheckpointError is raised.
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    tuned = load_tuned(folder)
+    tuned = open_tuned(folder)
     ours = answer_items(
         tuned, items_of(tuned, asked), torch.device("cpu"), torch.autocast("cpu", enabled=False)
     ).to_pylist()

@@ -11,14 +11,14 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel, PythonModelContext
 
 from pipeline.fine_tuned.answers import answer_items, items_of
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 
 
 class ServedTask(PythonModel):
     """Return one answer record per row of the input columns (texts, sentences or questions)."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        self.tuned = load_tuned(context.artifacts["model"])
+        self.tuned = open_tuned(context.artifacts["model"])
 
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None

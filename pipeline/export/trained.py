@@ -1,24 +1,19 @@
-"""Find a checkpoint in its run, verify it and load it for export."""
+"""Load the model of a checkpoint or of an exported folder, with all its heads."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
-from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.model.weights import model_settings, published_names, vocabulary_size
+from pipeline.model.weights import published_names, vocabulary_size
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR, SHARING, ReplacedTokens
+from pipeline.objectives.replaced import SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
-from pipeline.reporting import Report
-from pipeline.saved import checkpoints, run
-from pipeline.saved.tensors import read_tensors
+from pipeline.saved.model import SavedModel, open_saved
+from pipeline.saved.tensors import errors_with_location
 from pipeline.train import checkpoint
-
-CONFIG = "config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,45 +26,6 @@ class Trained:
     module: Pretraining
 
 
-def recorded_run(folder: str) -> dict[str, Any]:
-    """Return the run.json of a run's folder.
-
-    Raises ConfigError if the folder has no run.json, and CheckpointError if run.json is damaged.
-    """
-    recorded = run.read_run(folder)
-    if recorded is None:
-        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs are in OUTPUT/runs")
-    return recorded
-
-
-def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
-    """Return the folder of the run's checkpoint after `step` steps; for None, of the newest undamaged checkpoint.
-
-    Raises ConfigError if the run has no such checkpoint, and CheckpointError if the checkpoint is damaged.
-    """
-    steps = [
-        saved
-        for saved in checkpoints.steps_saved(folder)
-        if storage.exists(storage.join(checkpoints.folder_of(folder, saved), storage.MANIFEST))
-    ]
-    steps_text = listed(steps)
-    if not steps:
-        raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
-    if step is None:
-        try:
-            newest = checkpoints.newest_sound(folder, report)
-        except OSError as error:
-            raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
-        assert newest is not None  # since `steps` is not empty
-        return newest
-    if step not in steps:
-        raise ConfigError(f"step ({step}) has no checkpoint in {folder}: choose one of {steps_text}")
-    path = checkpoints.folder_of(folder, step)
-    if problem := storage.damage(path):
-        raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({steps_text})")
-    return path
-
-
 def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
@@ -78,49 +34,33 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
-    model = _read_model(storage.join(folder, CONFIG))[0]
-    module, rows = load_module(folder, model)
+    saved = open_saved(folder, verify=False)
+    module, rows = load_module(saved)
     if fills_blanks and isinstance(module, ContrastiveTexts):
         raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
-    return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
+    return Trained(checkpoint=folder, model=saved.settings, vocabulary_size=rows, module=module)
 
 
-def _read_model(location: str) -> tuple[Model, dict[str, Any]]:
-    """Return the settings in a config.json, and all its fields.
-
-    Raises CheckpointError if the file is unreadable or the family unknown.
-    """
-    try:
-        config = json_object(storage.read_at_most(location, MOST_CONFIG))
-        return model_settings(config), config
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-
-
-def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
-    """Load the weights of a published folder; return the module, in evaluation mode, and the number of word embeddings.
+def load_module(saved: SavedModel) -> tuple[Pretraining, int]:
+    """Load a model's weights; return the module, in evaluation mode, and the number of word embeddings.
 
     If the folder has a generator in a subfolder, the model is ELECTRA's discriminator, and both models are loaded. An
     encoder without a masked-token head is loaded as a model of objective contrastive; the files do not contain the
     temperature. Raises CheckpointError if the weights do not fit the model.
     """
+    model, shapes = saved.settings, saved.shapes()
     family = family_of(model)
-    try:
-        tensors = read_tensors(storage.join(folder, checkpoints.WEIGHTS))
-        rows = vocabulary_size(tensors, family)
-        generator = storage.join(folder, GENERATOR, CONFIG)
-        if storage.exists(generator):
-            sharing = _read_model(storage.join(folder, CONFIG))[1].get(SHARING)
-            module: Pretraining = ReplacedTokens.of(model, _read_model(generator)[0], rows, sharing)
-        elif not any(name in tensors for name in published_names("masked_token_head.dense.weight", family)):
-            module = ContrastiveTexts(model, rows)
-        else:
-            pair_head = "next_sentence_head.weight"
-            pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in tensors
-            decoder = "enhanced_decoder.positions"
-            enhanced = decoder in family.names and f"{family.names[decoder]}.weight" in tensors
-            module = MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced)
-        checkpoint.load_models(folder, module)
-    except CheckpointError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
+    rows = vocabulary_size(shapes, family)
+    if saved.generator is not None:
+        sharing = saved.config.get(SHARING)
+        module: Pretraining = ReplacedTokens.of(model, saved.generator.settings, rows, sharing)
+    elif not any(name in shapes for name in published_names("masked_token_head.dense.weight", family)):
+        module = ContrastiveTexts(model, rows)
+    else:
+        pair_head = "next_sentence_head.weight"
+        pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in shapes
+        decoder = "enhanced_decoder.positions"
+        enhanced = decoder in family.names and f"{family.names[decoder]}.weight" in shapes
+        module = MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced)
+    errors_with_location(saved.location, checkpoint.load_models, saved.location, module)
     return module.eval(), rows

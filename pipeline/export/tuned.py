@@ -9,9 +9,11 @@ from pipeline.export.markdown import public_model_location
 from pipeline.export.tuned_card import tuned_files
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
-from pipeline.fine_tuned.record import TASK
-from pipeline.fine_tuned.tuned import about_of, load_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import about_of
 from pipeline.reporting import Report
+from pipeline.saved.checkpoints import TASK
+from pipeline.saved.model import open_saved
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""
@@ -44,7 +46,8 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
 
     Raises CheckpointError if the written files do not match their manifest, or if the hub refuses the upload.
     """
-    tuned = load_tuned(location)
+    tuned = open_tuned(location)
+    _, bottleneck = about_of(open_saved(location, verify=False))
     with scratch_folder("export") as folder:
         for name in fetch(location, folder):
             if name == storage.MANIFEST:
@@ -55,7 +58,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             origin["checkpoint"] = public_model_location(str(origin.get("checkpoint") or ""))
         storage.write_json(str(folder / TASK), record)
         files = tuned_files(
-            tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,
+            tuned.about, tuned.model, plain=bottleneck is None, language=config.language,
             license=config.license and spdx_identifier(config.license), repository=config.push_to_hub,
         )  # fmt: skip
         for name, content in files.items():
@@ -63,7 +66,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
         storage.publish(folder, target, {"checkpoint": location, "kind": ONLY[0], "checked": CHECKED})
     if problem := storage.damage(target):
         raise CheckpointError(f"export {target} was not written correctly ({problem}): export again with --replace")
-    load_tuned(target)
+    open_tuned(target)
     report(f"{ONLY[0]}: {target}; {CHECKED}")
     if config.push_to_hub:
         report(f"{ONLY[0]}: pushed to {push(target, config.push_to_hub, config.private)}")

@@ -12,30 +12,21 @@ from torch import Tensor
 
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError, PipelineError, listed, shown
+from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
-from pipeline.fine_tuned.record import TASK, default_labels
-from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel, load_tuned
+from pipeline.fine_tuned.record import default_labels
+from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel
 from pipeline.model.families.table import FAMILIES, family_of
-from pipeline.model.published import (
-    CONFIGS,
-    MOST_CONFIG,
-    fingerprint,
-    json_object,
-    published_folder,
-    read_config,
-    read_weights,
-)
-from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
+from pipeline.model.weights import require_sizes, shapes_of, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
+from pipeline.saved.model import SavedModel, head_of
 from pipeline.saved.padding import padding_rows, tensors_named
 from pipeline.saved.tensors import errors_with_location
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
-from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 
 ANSWERS = ("classification", "tags", "spans", "choices")
 """Keys of Family.architectures whose heads answer a task."""
@@ -56,47 +47,6 @@ DIGEST = "digest"
 """Key in the lineage of models published by others: digest of the model's files and vocabulary."""
 
 
-def load_tuned_or_published(location: str) -> TunedModel:
-    """Load a fine-tuned model that this package saved or that others published.
-
-    Raises CheckpointError if the location holds no fine-tuned model, the model is damaged, or its head is not
-    supported.
-    """
-    return load_published(location) if is_published(location) else load_tuned(location)
-
-
-def is_published(location: str) -> bool:
-    """Return whether the location holds a model published by others: a config file without our task.json.
-
-    A folder with our manifest counts only if its config.json names a head for a task. Raises CheckpointError if the
-    storage cannot be reached.
-    """
-    try:
-        if storage.exists(storage.join(location, TASK)) or not any(
-            storage.exists(storage.join(location, name)) for name in CONFIGS
-        ):
-            return False
-        return not storage.exists(storage.join(location, storage.MANIFEST)) or is_task_head(head_named(location))
-    except PipelineError:
-        raise
-    except Exception as error:  # file systems and web clients have their own types of error
-        raise CheckpointError(f"checkpoint {location} cannot be read: {storage.first_line(error)}") from error
-
-
-def head_named(location: str) -> str | None:
-    """Return the class name under `architectures` in a folder's config.json, which identifies the model's head.
-
-    None if the file or the name is missing. Raises CheckpointError if config.json is not a JSON object.
-    """
-    path = storage.join(location, CONFIG)
-    if not storage.exists(path):
-        return None
-    try:
-        return _head_of(json_object(storage.read_at_most(path, MOST_CONFIG)))
-    except ValueError as error:
-        raise CheckpointError(f"checkpoint {path} cannot be read: {storage.first_line(error)}") from error
-
-
 def is_task_head(head: str | None) -> bool:
     """Return whether `head` is the name of a published class that answers a task."""
     return head in _task_heads()
@@ -107,43 +57,28 @@ def _task_heads() -> list[str]:
     return [family.architectures[use] for family in FAMILIES.values() for use in ANSWERS]
 
 
-def _head_of(config: dict[str, Any]) -> str | None:
-    """Return the first name under `architectures` in a config; None if there is none."""
-    named = config.get("architectures")
-    first = named[0] if isinstance(named, list) and named else named
-    return first if isinstance(first, str) else None
-
-
-def load_published(location: str) -> TunedModel:
+def of_published(saved: SavedModel) -> TunedModel:
     """Load a model published by others, in float32.
 
     Raises CheckpointError if its head is not supported, and PipelineError if its files cannot be used.
     """
-    try:
-        with published_folder(location) as (folder, files):
-            config = errors_with_location(location, read_config, folder, files)
-            head = errors_with_location(location, _require_known_head, config)
-            model = errors_with_location(location, model_settings, config)
-            digest = errors_with_location(location, fingerprint, folder, files)
-            tensors = {
-                name: tensor.float()
-                for name, tensor in errors_with_location(location, read_weights, folder, files).items()
-                if tensor.is_floating_point()
-            }
-        vocabulary = load_vocabulary_as_published(location)
-        errors_with_location(location, _require_entries, vocabulary_size(tensors, family_of(model)), vocabulary)
-        errors_with_location(location, require_sizes, model, tensors)
-        task = errors_with_location(location, _task_of, location, head, config, tensors, model)
-        about = About(
-            task=task,
-            cutting=_cutting_of(location, task, model),
-            pooling=errors_with_location(location, _pooling_of, config, model),
-            tuned={},
-            lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
-        )
-        return errors_with_location(location, _with_weights, about, model, vocabulary, tensors)
-    except CheckpointError as error:
-        raise CheckpointError(f"checkpoint {error}") from error
+    location, config = saved.location, saved.config
+    head, model = errors_with_location(location, _require_known_head, config), saved.settings
+    with saved.fetched() as local:
+        digest, weights = local.digest(), local.tensors()
+    tensors = {name: tensor.float() for name, tensor in weights.items() if tensor.is_floating_point()}
+    vocabulary = saved.vocabulary
+    errors_with_location(location, _require_entries, vocabulary_size(shapes_of(tensors), family_of(model)), vocabulary)
+    errors_with_location(location, require_sizes, model, tensors)
+    task = errors_with_location(location, _task_of, location, head, config, tensors, model)
+    about = About(
+        task=task,
+        cutting=_cutting_of(location, task, model),
+        pooling=errors_with_location(location, _pooling_of, config, model),
+        tuned={},
+        lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
+    )
+    return errors_with_location(location, _with_weights, about, model, vocabulary, tensors)
 
 
 def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
@@ -157,7 +92,7 @@ def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
 
 def _require_known_head(config: dict[str, Any]) -> str:
     """Return the head that a config names. Raises CheckpointError if this head answers no task."""
-    head = _head_of(config)
+    head = head_of(config)
     if head is None or not is_task_head(head):
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
@@ -278,7 +213,7 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
     Raises CheckpointError if a tensor is missing, is not finite, or does not fit config.json.
     """
     family = family_of(model)
-    rows, outputs = vocabulary_size(tensors, family), len(about.task.labels)
+    rows, outputs = vocabulary_size(shapes_of(tensors), family), len(about.task.labels)
     module = OBJECTIVES[about.task.kind](
         model, rows, outputs, torch.Generator().manual_seed(0), about.pooling, None
     ).eval()

@@ -6,9 +6,9 @@ from typing import Any
 
 from pipeline.errors import PipelineError
 from pipeline.files import storage
+from pipeline.saved.checkpoints import TASK
 from pipeline.tasks.task import Task, plain_number
 
-TASK = "task.json"
 COLUMNS = "columns"
 """Key in the lineage of a model that was trained on a table: the names of the table's columns of texts."""
 

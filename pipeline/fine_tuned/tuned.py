@@ -27,26 +27,25 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.tensor_files import write_tensors
-from pipeline.fine_tuned.record import TASK, task_of
+from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
-from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
+from pipeline.model.weights import Taken, published_config, require_sizes, take, to_published
 from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.saved.checkpoints import CONFIG, WEIGHTS
+from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
+from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import Recipe
-from pipeline.saved.tensors import read_tensors
+from pipeline.saved.tensors import errors_with_location, read_tensors
 from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import Tuned, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import NUMBERS, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 
 ADAPTERS = "adapters.safetensors"
@@ -159,28 +158,11 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
     }
 
 
-def load_tuned(location: str) -> TunedModel:
-    """Load a fine-tuned model from its folder.
-
-    Raises CheckpointError if the folder holds no fine-tuned model, if the model is damaged, or if the settings do not
-    fit the tensors.
-    """
-    if not storage.exists(storage.join(location, TASK)):
-        raise CheckpointError(
-            f"checkpoint {location} has no {TASK}: give a folder that fine-tuning wrote, "
-            "such as output/finetune/NAME/model"
-        )
-    if problem := storage.damage(location):
-        raise CheckpointError(f"checkpoint {location} is damaged: {problem}")
-    about, bottleneck = about_of(location)
-    try:
-        model = model_settings(json_object(storage.read_at_most(storage.join(location, CONFIG), MOST_CONFIG)))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"checkpoint {location}: {CONFIG} cannot be read ({storage.first_line(error)})"
-        ) from error
-    vocabulary, tensors = load_vocabulary(location, None), read_tensors(storage.join(location, WEIGHTS))
-    require_sizes(model, tensors)
+def of_record(saved: SavedModel) -> TunedModel:
+    """Load a fine-tuned model of this package. Raises CheckpointError if its settings do not fit its tensors."""
+    about, bottleneck = about_of(saved)
+    model, vocabulary, tensors = saved.settings, saved.vocabulary, saved.tensors()
+    errors_with_location(saved.location, require_sizes, model, tensors)
     module = OBJECTIVES[about.task.kind](
         model,
         vocabulary.size,
@@ -196,14 +178,14 @@ def load_tuned(location: str) -> TunedModel:
         module.pool_passages(about.cutting.passage_pooling)
     if isinstance(module, SimilarityTask):
         module.settings = Similarity(dimensions=about.task.dimensions)
-    taken = take(tensors, module.state_dict(), family_of(model))
+    taken: Taken = errors_with_location(saved.location, take, tensors, module.state_dict(), family_of(model))
     if taken.missing:
-        raise CheckpointError(f"checkpoint {location}: tensor {taken.missing[0]} is missing")
+        raise CheckpointError(f"{saved.location}: tensor {taken.missing[0]} is missing")
     if bottleneck is not None:
-        adapters = read_tensors(storage.join(location, ADAPTERS))
+        adapters = read_tensors(storage.join(saved.location, ADAPTERS))
         if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
             raise CheckpointError(
-                f"checkpoint {location}: {TASK} has a bottleneck of width {bottleneck.width}, "
+                f"{saved.location}: {TASK} has a bottleneck of width {bottleneck.width}, "
                 f"but no tensor of {ADAPTERS} is that large"
             )
         add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
@@ -212,13 +194,13 @@ def load_tuned(location: str) -> TunedModel:
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
 
 
-def about_of(location: str) -> tuple[About, Bottleneck | None]:
+def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
     """Return the description in a model's task.json, and the settings of the model's bottleneck adapter.
 
     The settings are None if the model has no bottleneck adapter. Raises CheckpointError if the file cannot be used.
     """
+    content = saved.record
     try:
-        content = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
         task = task_of(content)
         if task.kind not in OBJECTIVES:
             raise ValueError(f"kind is {task.kind!r}")
@@ -235,10 +217,8 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
         if about.crf and (task.kind != "tags" or scheme_of(task.labels) is None):
             raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
-    except (ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"
-        ) from error
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unusable_record(saved.location, error) from error
 
 
 def trained_recipe(about: About) -> Recipe:

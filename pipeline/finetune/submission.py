@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pipeline.config.finetune import Finetune
 from pipeline.errors import listed
 from pipeline.files import storage
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.submission_zip import FILES, Predictions, write_submission
 from pipeline.objectives.logits import compute_logits
@@ -76,7 +76,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
     """Return the predictions of a model (a folder) on a test split. `after` is called with numbers of new answers."""
     assert config.data is not None
-    tuned, device = load_tuned(model), device_of(config.placement, config.trials.gpus)
+    tuned, device = open_tuned(model), device_of(config.placement, config.trials.gpus)
     texts = read_split(TASKS[task], config.data, split)
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)

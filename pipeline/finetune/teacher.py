@@ -12,8 +12,9 @@ import torch
 from pipeline.batch import TEACHER
 from pipeline.config.finetune import Finetune
 from pipeline.config.placement import ModelPlacement
-from pipeline.errors import CheckpointError, ConfigError, listed
-from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.errors import ConfigError, listed
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.problems import Problem, Teacher
@@ -36,10 +37,7 @@ Pair = tuple[str, str | None]
 
 def load_teacher(location: str) -> TunedModel:
     """Load a fine-tuned model as a teacher. Raises CheckpointError if the model has no task head or is damaged."""
-    try:
-        return load_tuned_or_published(location)
-    except CheckpointError as error:
-        raise CheckpointError(f"teacher: {str(error).removeprefix('checkpoint ')}") from error
+    return open_tuned(location, "teacher:")
 
 
 def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher:

@@ -11,7 +11,8 @@ from pipeline.config.predict import Compare
 from pipeline.config.recipe import DROPOUT
 from pipeline.errors import ConfigError
 from pipeline.evaluation.paired import Difference, format_difference, over_rows, over_seeds, verdict
-from pipeline.fine_tuned.tuned import TunedModel, load_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.settings import DROPOUT_NAME
@@ -133,7 +134,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
-        tuned = load_tuned(model)
+        tuned = open_tuned(model)
         # Use the cutting (truncation settings) of the model: a search may have selected another one than the config's.
         config = replace(config, cutting=tuned.about.cutting)
         problem = next(

@@ -5,7 +5,7 @@ from typing import Any
 from pipeline.errors import PipelineError
 from pipeline.files import storage
 from pipeline.files.locations import is_absolute
-from pipeline.fine_tuned.record import TASK
+from pipeline.saved.checkpoints import TASK
 from pipeline.saved.run import read_run
 from pipeline.train.initial import Initial
 

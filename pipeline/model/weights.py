@@ -5,7 +5,7 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
 from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
 
+Found = TypeVar("Found", Tensor, torch.Size)
+"""A tensor of a published checkpoint, or its shape."""
 PADDING_ENTRY = 1
 """RoBERTa's pad_token_id if config.json does not state it, as in transformers."""
 FEW_LAYERS, FEW_WEIGHTS, SLACK = 1_000, 1 << 24, 64
@@ -189,10 +191,18 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
         )
 
 
-def vocabulary_size(tensors: dict[str, Tensor], family: Family) -> int:
-    """Return the number of rows of a published checkpoint's word embeddings; 0 if the checkpoint has none."""
-    words = _modern(tensors, family).get(words_name(family))
-    return words.shape[0] if words is not None and words.dim() else 0
+def vocabulary_size(shapes: dict[str, torch.Size], family: Family) -> int:
+    """Return the number of rows of a published checkpoint's word embeddings; 0 if the checkpoint has none.
+
+    `shapes` maps the published names of the checkpoint's tensors to their shapes.
+    """
+    words = _modern(shapes, family).get(words_name(family))
+    return words[0] if words else 0
+
+
+def shapes_of(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    """Return the shapes of tensors by name."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def words_name(family: Family) -> str:
@@ -303,8 +313,8 @@ def _require_numbers(values: dict[str, Any], family: Family) -> None:
             raise CheckpointError(f"config.json: {family.config[name]} is {value!r}, which is not a {kind}")
 
 
-def _modern(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """Return the tensors under today's names: with `weight` and `bias` for LayerNorms, and the encoder's prefix."""
+def _modern(tensors: dict[str, Found], family: Family) -> dict[str, Found]:
+    """Return tensors or shapes under today's names: `weight` and `bias` for LayerNorms, and the encoder's prefix."""
     names = {
         name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
         for name in tensors

@@ -24,10 +24,11 @@ from pipeline.model.sampling import drawn, entries_at
 from pipeline.objectives.masked import MLM, unigram_baselines, unigram_sums
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.saved.checkpoints import GENERATOR
 
 REPLACED = "replaced"
-GENERATOR = "generator"
-"""Folder of the published generator, inside the discriminator's folder."""
+
+
 GENERATOR_PART = f"{GENERATOR}."
 """Prefix of the generator's parameter names."""
 WORDS = "encoder.embeddings.words.weight"

@@ -17,11 +17,11 @@ from pipeline.evaluation.minimal_pairs.pairs import encode_pairs, score_pairs
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
 from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
-from pipeline.export.trained import find_checkpoint, load_trained
+from pipeline.export.trained import load_trained
 from pipeline.files import storage
-from pipeline.fine_tuned.record import TASK
 from pipeline.reporting import Report, duration
 from pipeline.saved import run
+from pipeline.saved.checkpoints import TASK, find_checkpoint
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary

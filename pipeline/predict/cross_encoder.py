@@ -9,7 +9,8 @@ import torch
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import ConfigError, listed
 from pipeline.fine_tuned.answers import items_of
-from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.reporting import Report
@@ -41,7 +42,7 @@ def load(location: str, label: str | None, placement: ModelPlacement) -> CrossEn
 
     Raises CheckpointError if there is no model, and ConfigError for a model that does not score pairs.
     """
-    device, tuned = required_device(placement), load_tuned_or_published(location)
+    device, tuned = required_device(placement), open_tuned(location)
     return CrossEncoder(
         tuned=replace(tuned, module=tuned.module.to(device)),
         label=_scored_label(location, label, tuned.about.task, published=DIGEST in tuned.about.lineage),

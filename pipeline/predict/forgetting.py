@@ -18,14 +18,15 @@ from pipeline.corpus.prepared import load_corpus
 from pipeline.errors import CheckpointError, DataError
 from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.evaluation.heldout import heldout_batches, unigram_counts
-from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
+from pipeline.export.trained import load_trained
 from pipeline.files import storage
-from pipeline.fine_tuned.published_tuned import load_tuned_or_published
-from pipeline.fine_tuned.record import TASK
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
 from pipeline.saved import run
+from pipeline.saved.checkpoints import TASK, find_checkpoint
+from pipeline.saved.run import recorded_run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import run_identity
@@ -63,7 +64,7 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     device = required_device(config.placement)
     precision = chosen_precision(config.placement, device)
     pretrained = _load_run(config.heldout, report)
-    tuned = load_tuned_or_published(config.checkpoint)
+    tuned = open_tuned(config.checkpoint)
     _require_same_encoder(config.checkpoint, tuned, pretrained)
     corpus = load_corpus(config.corpus or pretrained.corpus_folder)
     if config.corpus is None and corpus.fingerprint != pretrained.corpus_fingerprint:

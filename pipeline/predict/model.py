@@ -14,11 +14,14 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
 from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
-from pipeline.fine_tuned.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
-from pipeline.fine_tuned.record import TASK, TextColumns
+from pipeline.fine_tuned.model import is_published, open_tuned
+from pipeline.fine_tuned.published_tuned import DIGEST
+from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
 from pipeline.saved.digest import fingerprint
+from pipeline.saved.files import NoModel
+from pipeline.saved.model import SavedModel, errors_of, open_saved
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.schema import CUT
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
@@ -57,24 +60,38 @@ def identify(checkpoint: str) -> tuple[str, str]:
     A model published by others is loaded for this, so errors in the model appear before the job starts. Raises
     CheckpointError if there is no model.
     """
-    if is_published(checkpoint):
-        about = load_published(checkpoint).about
+    saved = _glance(checkpoint)
+    if saved is None or _fills_masks(saved):
+        return FILL, fingerprint(checkpoint)
+    if is_published(saved):
+        about = open_tuned(checkpoint).about
         return about.task.kind, about.lineage[DIGEST][:16]
-    return kind_of(checkpoint), fingerprint(checkpoint)
+    with errors_of("checkpoint"):
+        about, _ = about_of(saved)
+    return about.task.kind, fingerprint(checkpoint)
 
 
-def kind_of(checkpoint: str) -> str:
-    """Return the kind of a model's task, or FILL."""
-    path = storage.join(checkpoint, TASK)
-    return about_of(checkpoint)[0].task.kind if storage.exists(path) else FILL
+def _glance(checkpoint: str) -> SavedModel | None:
+    """Open a model without verifying its files; return None if the folder holds no model."""
+    with errors_of("checkpoint"):
+        try:
+            return open_saved(checkpoint, verify=False)
+        except NoModel:
+            return None
+
+
+def _fills_masks(saved: SavedModel) -> bool:
+    """Return whether a model is one that this package pretrained."""
+    return not saved.has_record and not is_published(saved)
 
 
 def load(config: Predict) -> Answerer:
     """Load the config's model on this process's device. Raises CheckpointError if the model is damaged or missing."""
     device = required_device(config.placement)
-    if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
+    saved = _glance(config.checkpoint)
+    if saved is None or _fills_masks(saved):
         return _fill_answerer(config, device)
-    return task_answerer(load_tuned_or_published(config.checkpoint), config.placement, device)
+    return task_answerer(open_tuned(config.checkpoint), config.placement, device)
 
 
 def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.device) -> Answerer:

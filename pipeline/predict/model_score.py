@@ -9,7 +9,8 @@ import pyarrow as pa
 from pipeline.command_line.columns import aligned
 from pipeline.config.predict import Score
 from pipeline.fine_tuned.decoding import answers_of
-from pipeline.fine_tuned.published_tuned import DIGEST, load_tuned_or_published
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.predict.score import Labelled, of_file, of_task
@@ -27,7 +28,7 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
     Scores are shares of 1, except for mean_absolute_error.
     """
     assert config.checkpoint is not None
-    tuned = load_tuned_or_published(config.checkpoint)
+    tuned = open_tuned(config.checkpoint)
     labelled = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
     task = labelled.task if DIGEST not in tuned.about.lineage else _as_asked(labelled)
     tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]

@@ -24,8 +24,8 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed,
 from pipeline.files import storage
 from pipeline.files.encoder_folder import MODULES
 from pipeline.model.heads import AttentionPooling
-from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.saved.checkpoints import CHECKPOINTS, WEIGHTS
+from pipeline.saved.checkpoints import WEIGHTS
+from pipeline.saved.files import MOST_CONFIG, json_fields
 from pipeline.saved.module_settings import (
     MODEL,
     TRANSFORMER,
@@ -35,7 +35,7 @@ from pipeline.saved.module_settings import (
     require_supported_arguments,
 )
 from pipeline.saved.pooling import ATTENTION, DENSE, PROMPTS, exported_length, pooling_of, prompts_of
-from pipeline.saved.run import read_run, settings_of
+from pipeline.saved.run import run_of_checkpoint
 from pipeline.saved.tensors import read_tensors
 
 Pooling = Literal["mean", "cls", "max", "attention"]
@@ -51,8 +51,6 @@ STEPS = (
     ("Transformer", "AttentionPooling", "Normalize"),
 )
 """Classes of the steps that are supported."""
-OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
-"""Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
 OF_ENCODER = (
     "sentence_bert_config.json",
     *(f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta")),
@@ -116,19 +114,23 @@ class Recipe:
         return asked
 
 
-def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B008  (frozen, so sharing it is safe)
+def read_recipe(location: str) -> Recipe:
+    """Return the recipe of a model's folder or URL, or the default recipe if its files do not state one."""
+    return stated_recipe(location) or Recipe()
+
+
+def stated_recipe(location: str) -> Recipe | None:
     """Return the recipe of a model's folder or URL.
 
     The recipe is read from the folder, or follows from the run's settings if the folder is a checkpoint of a run. Any
-    other folder has the recipe `default`. Raises CheckpointError for a file that cannot be read, and for a step or
-    pooling that is not supported.
+    other folder states none. Raises CheckpointError for a file that cannot be read, and for a step or pooling that is
+    not supported.
     """
     try:
         if storage.exists(storage.join(location, MODULES)):
             return _read(location)
-        run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
-        recorded = read_run(run_folder) if checkpoints else None
-        return _of_run(settings_of(recorded), location) if recorded else default
+        origin = run_of_checkpoint(location)
+        return _of_run(origin.settings, location) if origin else None
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
@@ -149,30 +151,6 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
     )
 
 
-def prompts_in(location: str) -> tuple[str | None, str | None]:
-    """Return a model's prompts for queries and for documents; None for a prompt that it does not have.
-
-    The prompts of a run's checkpoint are those of the run. Raises CheckpointError if the file with the prompts, or the
-    run's settings, cannot be read.
-    """
-    try:
-        written = storage.exists(storage.join(location, PROMPTS)) or storage.exists(storage.join(location, MODULES))
-        found = _object(location, PROMPTS).get("prompts") if written else read_recipe(location).prompts
-    except PipelineError:
-        raise
-    except Exception as error:  # file systems and web clients raise their own exception types
-        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    return usual_prompts(found if isinstance(found, Mapping) else {})
-
-
-def usual_prompts(prompts: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the prompts for queries and for documents among prompts by name; None for a prompt that is missing."""
-    query, document = (
-        next((str(prompts[name]) for name in names if prompts.get(name)), None) for names in (OF_QUERIES, OF_DOCUMENTS)
-    )
-    return query, document
-
-
 def _read(location: str) -> Recipe:
     """Read the recipe of a folder with modules.json."""
     steps = _steps(location)
@@ -182,7 +160,7 @@ def _read(location: str) -> Recipe:
             f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling, Dense and "
             "Normalize, in this order, are supported: choose a model without other steps"
         )
-    about = _object(location, PROMPTS)
+    about = json_fields(location, PROMPTS)
     require_supported(storage.join(location, PROMPTS), about, MODEL)
     encoder, file = _settings_of_encoder(storage.join(location, steps[0][1]))
     require_supported(file, encoder, TRANSFORMER)
@@ -190,7 +168,7 @@ def _read(location: str) -> Recipe:
     for kind, path in steps:
         if kind in ("Dense", "Normalize"):
             config = storage.join(location, path, "config.json")
-            require_supported(config, _object(storage.join(location, path), "config.json"), VECTOR)
+            require_supported(config, json_fields(storage.join(location, path), "config.json"), VECTOR)
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
     if (default := about.get("default_prompt_name")) not in (None, *prompts):
         raise CheckpointError(
@@ -206,7 +184,7 @@ def _read(location: str) -> Recipe:
         default_prompt=prompts.get(about.get("default_prompt_name"), ""),
         maximum_length=_maximum_length(encoder, storage.join(location, steps[0][1])),
         lowercase=encoder.get("do_lower_case") is True,
-        pools_prompts=attends or _object(folder, "config.json").get("include_prompt") is not False,
+        pools_prompts=attends or json_fields(folder, "config.json").get("include_prompt") is not False,
         similarity=about.get("similarity_fn_name") or "cosine",
         projection=_projection(storage.join(location, steps[2][1])) if "Dense" in kinds else None,
     )
@@ -228,18 +206,9 @@ def _steps(location: str) -> list[tuple[str, str]]:
     return found
 
 
-def _object(location: str, name: str) -> dict[str, Any]:
-    """Return the object of a JSON file in a folder; empty if the file is missing."""
-    path = storage.join(location, name)
-    try:
-        return json_object(storage.read_at_most(path, MOST_CONFIG)) if storage.exists(path) else {}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {storage.first_line(error)}") from error
-
-
 def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
     """Return the pooling that a folder's config.json names."""
-    config = _object(folder, "config.json")
+    config = json_fields(folder, "config.json")
     flags = [name.removeprefix("pooling_mode_") for name, on in config.items() if on and name != "pooling_mode"]
     given = config.get("pooling_mode") or [FLAGS.get(flag, flag) for flag in flags if f"pooling_mode_{flag}" in config]
     names = [given] if isinstance(given, str) else list(given) or ["mean"]
@@ -259,7 +228,7 @@ def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
 
 def _projection(folder: str) -> nn.Linear:
     """Return the linear layer of a step Dense. Raises CheckpointError for an activation, and for other tensors."""
-    config = _object(folder, "config.json")
+    config = json_fields(folder, "config.json")
     activation = str(config.get("activation_function") or "torch.nn.modules.activation.Tanh")
     if not activation.endswith(".Identity") or config.get("use_residual"):
         kind = "a residual connection" if config.get("use_residual") else f"activation_function {activation}"
@@ -309,10 +278,10 @@ def _fill(layer: nn.Linear, weight: Tensor, bias: Tensor) -> None:
 def _settings_of_encoder(folder: str) -> tuple[dict[str, Any], str]:
     """Return the settings of the encoder, and the location of their file."""
     name = next((name for name in OF_ENCODER if storage.exists(storage.join(folder, name))), OF_ENCODER[0])
-    return _object(folder, name), storage.join(folder, name)
+    return json_fields(folder, name), storage.join(folder, name)
 
 
 def _maximum_length(encoder: Mapping[str, Any], folder: str) -> int | None:
     """Return the maximum tokens of a text by the encoder's settings and tokenizer; None if they do not state it."""
-    lengths = (encoder.get("max_seq_length"), _object(folder, "tokenizer_config.json").get("model_max_length"))
+    lengths = (encoder.get("max_seq_length"), json_fields(folder, "tokenizer_config.json").get("model_max_length"))
     return next((int(length) for length in lengths if isinstance(length, int | float) and length > 0), None)

@@ -1,13 +1,15 @@
-"""Read a run's folder: its settings, its steps and its summary, as they were recorded."""
+"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.locations import sqlite_file, sqlite_uri
+from pipeline.saved.checkpoints import CHECKPOINTS
 from pipeline.saved.naming import ADDED, FINGERPRINTED, implied_objective
 
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
@@ -15,6 +17,18 @@ RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 LOCATED = ("export", "checkpoint", "mlflow_uri")
 """Keys of summary.json whose values are locations, mostly in the run's output folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """The run and the step of a checkpoint."""
+
+    folder: str
+    step: int
+    settings: Pretrain
+    """Settings of the run, such as its sampling and its objective."""
+    corpus: str
+    """Folder of the prepared corpus."""
 
 
 def run_folder(config: Pretrain) -> str:
@@ -47,6 +61,19 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
     identity = recorded["identity"]
     unrecorded = flatten(Pretrain()) | ADDED | FINGERPRINTED | implied_objective(identity["model.family"])
     return unflatten(Pretrain, unrecorded | identity | {"steps": recorded["steps"]})
+
+
+def run_of_checkpoint(location: str) -> OfRun | None:
+    """Return the run of a checkpoint's folder, RUN/checkpoints/step-N; None for any other folder.
+
+    Raises CheckpointError if the run's run.json is damaged.
+    """
+    folder, found, name = location.rpartition(f"/{CHECKPOINTS}/")
+    recorded = read_run(folder) if found else None
+    if recorded is None:
+        return None
+    step = int(name.removeprefix("step-"))
+    return OfRun(folder=folder, step=step, settings=settings_of(recorded), corpus=recorded["corpus"])
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:
@@ -96,3 +123,14 @@ def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[st
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
     """Return whether a run has a summary and reached the requested steps."""
     return summary is not None and summary["steps"] >= config.steps
+
+
+def recorded_run(folder: str) -> dict[str, Any]:
+    """Return the run.json of a run's folder.
+
+    Raises ConfigError if the folder has no run.json, and CheckpointError if run.json is damaged.
+    """
+    recorded = read_run(folder)
+    if recorded is None:
+        raise ConfigError(f"{folder} is not the folder of a run: {RUN} is missing; runs are in OUTPUT/runs")
+    return recorded

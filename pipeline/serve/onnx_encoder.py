@@ -17,7 +17,7 @@ from pipeline.export.onnx_graphs import quiet, require_onnx, run, session, write
 from pipeline.export.probe import TOLERANCE, difference, probes
 from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
-from pipeline.model.published import published_folder
+from pipeline.saved.model import open_saved
 
 GRAPH = "encoder.onnx"
 
@@ -74,7 +74,7 @@ def _written(loaded: LoadedEncoder, scratch: Path) -> Path:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    with quiet(), published_folder(loaded.location) as (folder, _):
-        encoder = AutoModel.from_pretrained(folder).eval()
+    with quiet(), open_saved(loaded.location, verify=False).fetched() as local:
+        encoder = AutoModel.from_pretrained(local.folder).eval()
         write_graph(LastStates(encoder), scratch / GRAPH, "last_hidden_state", loaded.settings)
     return scratch / GRAPH

@@ -15,7 +15,7 @@ from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.evaluation.heldout import heldout_batches, unigram_counts
 from pipeline.evaluation.token_frequency import heldout_loss_by_frequency
-from pipeline.export.trained import recorded_run
+from pipeline.saved.run import recorded_run
 from pipeline.show import corpus_sources, head_lines, heads, loss_by_frequency, run_difference, text_map, word_contexts
 from pipeline.show.model_texts import attention_of_texts, cut_texts, random_weights
 from pipeline.show.run_points import name_of, newest_losses, read_points

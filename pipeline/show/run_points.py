@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from pipeline.export.trained import recorded_run
 from pipeline.objectives.table import CURVES
 from pipeline.saved import run
+from pipeline.saved.run import recorded_run
 from pipeline.tracking.curves import Points, frequency_guess
 from pipeline.tracking.runs import MlflowRun, logged_points, tracking_uri
 

@@ -27,10 +27,9 @@ from pipeline.model.families.table import family_of
 from pipeline.model.host_copies import on_host
 from pipeline.model.weights import published_config, take_all, to_published
 from pipeline.objectives.published import PublishedModel, TextLayer
-from pipeline.objectives.replaced import GENERATOR
 from pipeline.objectives.table import Pretraining
 from pipeline.optim.build import load_optimizer, optimizer_tensors
-from pipeline.saved.checkpoints import CONFIG, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
+from pipeline.saved.checkpoints import CONFIG, GENERATOR, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
 from pipeline.saved.tensors import read_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

@@ -29,26 +29,19 @@ from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
 from pipeline.files.tensor_files import write_tensors
 from pipeline.model.families.table import family_of
-from pipeline.model.family import OWN_HEADS, Family
-from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import (
     Taken,
-    model_settings,
     pretrained_parts,
     published_config,
     published_names,
-    require_sizes,
-    take,
     to_published,
-    vocabulary_size,
-    words_name,
 )
-from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
+from pipeline.objectives.replaced import GENERATOR_PART
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
-from pipeline.saved.checkpoints import CONFIG, WEIGHTS
-from pipeline.saved.padding import padding_rows, tensors_named
-from pipeline.saved.tensors import errors_with_location, read_tensors
+from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
+from pipeline.saved.model import SavedModel, errors_of, open_saved
+from pipeline.saved.weights import VOCABULARY_ROWS, Usable, read_usable, require_fitting_vocabulary
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.longer import longer_model, longer_weights
@@ -57,8 +50,6 @@ POOLER = "encoder.pooler."
 """Prefix of the names of the pooler's parameters in our modules."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Model settings of a run whose values may differ from those in config.json."""
-VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
-"""Names of the parameters with one row per vocabulary entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,38 +67,23 @@ class Initial:
     """Published names of the tensors that the model's files lack."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """Files of a published model, and its settings."""
-
-    folder: Path
-    files: Files
-    model: Model
-
-
 @contextmanager
-def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Source]]:
-    """Yield folder name -> source: "" for the model, and GENERATOR for its generator.
+def _opened(location: str, used: tuple[str, ...]) -> Generator[tuple[SavedModel, SavedModel | None]]:
+    """Yield a model, and its generator, with their files in local folders.
 
-    The generator is left out if `used` does not name it or the model has none.
+    The generator is None if `used` does not name it or the model has none.
     """
     with ExitStack() as stack:
-
-        def source(location: str) -> _Source:
-            folder, files = stack.enter_context(published_folder(location))
-            config = errors_with_location(location, read_config, folder, files)
-            return _Source(folder=folder, files=files, model=errors_with_location(location, model_settings, config))
-
-        sources = {"": source(location)}
-        if GENERATOR_PART in used and GENERATOR in storage.children(location):
-            sources[GENERATOR] = source(storage.join(location, GENERATOR))
-        yield sources
+        saved = open_saved(location)
+        generator = saved.generator if GENERATOR_PART in used else None
+        yield stack.enter_context(saved.fetched()), generator and stack.enter_context(generator.fetched())
 
 
-def _fingerprint_of(location: str, sources: dict[str, _Source]) -> str:
-    """Return the SHA-256 of the config and weights of all sources."""
-    digests = [errors_with_location(location, fingerprint, source.folder, source.files) for source in sources.values()]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+def _digest_of(saved: SavedModel, generator: SavedModel | None) -> str:
+    """Return the SHA-256 of the config and weights of a model and its generator, in hexadecimal."""
+    if generator is None:
+        return saved.digest()
+    return hashlib.sha256(f"{saved.digest()}{generator.digest()}".encode()).hexdigest()
 
 
 def read_initial(
@@ -128,32 +104,27 @@ def read_initial(
     for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary settings that
     contradict the files.
     """
-    try:
-        with _sources(location, used) as sources:
+    with errors_of(setting):
+        with _opened(location, used) as (saved, generator):
+            model, its = saved.settings, generator.settings if generator is not None else None
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
             assert entries is not None  # because chosen.path is set
             initial = Initial(
-                folder=storage.join(
-                    output,
-                    "initial",
-                    (digest := _fingerprint_of(location, sources))[:16],
-                ),
+                folder=storage.join(output, "initial", (digest := _digest_of(saved, generator))[:16]),
                 fingerprint=digest,
-                model=sources[""].model,
+                model=model,
                 vocabulary=entries,
-                generator=sources[GENERATOR].model if GENERATOR in sources else None,
+                generator=its,
             )
             with locked_name(initial.folder, wait=True):  # two runs may copy the same model at once
                 if storage.damage(initial.folder):
-                    errors_with_location(location, _publish_initial, initial, location, sources)
+                    _publish_initial(initial, saved, generator)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
         initial = replace(initial, missing=tuple(about["missing"]))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
         _require_fitting_padding(location, str(chosen.path), initial.model, entries)
         _require_shared_embeddings(location, about.get("unshared") if shares_embeddings else None)
-    except CheckpointError as error:
-        raise CheckpointError(f"{setting} {error}") from error
     report(f"{setting}: {_description(location, about, initial, used)}")
     if not entries.lowercase and lowercases_first(location):
         report(
@@ -163,37 +134,35 @@ def read_initial(
     return initial
 
 
-def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source]) -> None:
+def _publish_initial(initial: Initial, saved: SavedModel, generator: SavedModel | None) -> None:
     """Publish a model's usable tensors, in float32, in the folder of `initial`.
 
     Raises CheckpointError if the model cannot be used.
     """
-    main = sources[""]
-    taken, rows, padded = load_usable(main.model, initial.vocabulary.size, main.folder, main.files)
+    usable = read_usable(saved, initial.vocabulary.size)
     about = {
-        "source": location,
+        "source": saved.location,
         "fingerprint": initial.fingerprint,
-        "vocabulary_size": rows,
-        "missing": taken.missing,
-        "left_out": sorted(taken.surplus),
-        "padding": padded,
+        "vocabulary_size": usable.rows,
+        "missing": usable.taken.missing,
+        "left_out": sorted(usable.taken.surplus),
+        "padding": usable.padded,
         "unshared": None,
     }
     with scratch_folder("initial") as temporary:
-        _write_model(temporary, taken, main.model, rows, initial.vocabulary)
-        if GENERATOR in sources:
-            source = sources[GENERATOR]
-            generator, own_rows, _ = load_usable(source.model, initial.vocabulary.size, source.folder, source.files)
-            about["unshared"] = _unshared_embeddings(taken, generator)
-            _write_model(temporary / GENERATOR, generator, source.model, own_rows, initial.vocabulary)
+        _write_model(temporary, usable, saved.settings, initial.vocabulary)
+        if generator is not None:
+            its = read_usable(generator, initial.vocabulary.size)
+            about["unshared"] = _unshared_embeddings(usable.taken, its.taken)
+            _write_model(temporary / GENERATOR, its, generator.settings, initial.vocabulary)
         storage.publish(temporary, initial.folder, about)
 
 
-def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary: Vocabulary) -> None:
+def _write_model(folder: Path, usable: Usable, model: Model, vocabulary: Vocabulary) -> None:
     """Write weights and config in the published format."""
     folder.mkdir(exist_ok=True)
-    write_tensors(folder / WEIGHTS, to_published(taken.state, family_of(model)), {"format": "pt"})
-    config = published_config(model, rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
+    write_tensors(folder / WEIGHTS, to_published(usable.taken.state, family_of(model)), {"format": "pt"})
+    config = published_config(model, usable.rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
@@ -211,61 +180,6 @@ def _require_shared_embeddings(location: str, unshared: str | None) -> None:
         raise CheckpointError(
             f"{location}: tensor {unshared} of the {GENERATOR} differs from the model's, but training shares it "
             "between both: set objective.embedding_sharing gradient-disentangled"
-        )
-
-
-def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return a model's usable tensors in float32, with the numbers of word embeddings and of removed padding rows.
-
-    `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
-    """
-    tensors = {
-        name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
-    }
-    family = family_of(model)
-    if not (rows := vocabulary_size(tensors, family)):
-        raise CheckpointError(
-            f"tensor {words_name(family)} is missing: without word embeddings there is no {family.title} to start from"
-        )
-    require_sizes(model, tensors)
-    taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
-    _require_usable(taken, family)
-    if not (padded := padding_rows(rows, entries)):
-        return taken, rows, 0
-    state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
-    return replace(taken, state=state), entries, padded
-
-
-def _require_usable(taken: Taken, family: Family) -> None:
-    """Raise CheckpointError if a tensor is missing, unexpected or not finite; heads may be missing as a whole."""
-    present = {published for name in taken.state for published in published_names(name, family)}
-    absent_heads = tuple(head for head in family.heads if not any(name.startswith(head) for name in present))
-    if missing := [name for name in taken.missing if not name.startswith(absent_heads)]:
-        raise CheckpointError(
-            f"{tensors_named(missing)} missing: only whole heads may be missing "
-            f"({', '.join(head.rstrip('.') for head in family.heads)})"
-        )
-    unused = (*family.other_heads, *(f"{name}." for name in OWN_HEADS.values()))
-    if surplus := [name for name in taken.surplus if not name.startswith(unused)]:
-        raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: {family.article} {family.title} with the layers and heads of "
-            "config.json has no tensor of that name"
-        )
-    if broken := [name for name, tensor in to_published(taken.state, family).items() if not _is_finite(tensor)]:
-        raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Return whether all values are finite; only the minimum and maximum are checked, which is much faster."""
-    return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
-
-
-def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary at `path` has as many entries as the model has word embeddings."""
-    if rows != vocabulary.size:
-        raise CheckpointError(
-            f"{location}: the weights have {rows} word embeddings, but the vocabulary in {path} has "
-            f"{vocabulary.size} entries: set vocabulary.path to the vocabulary that the model was trained with"
         )
 
 
@@ -342,13 +256,12 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
     If the module has more positions, or a family that continues the initial model's, weights are copied as
     `longer_weights` says.
     """
+    saved = open_saved(initial.folder, verify=False)  # verified when it was read
     for model in module.models():
-        if model.folder == GENERATOR and initial.generator is None:
+        given = saved.generator if model.folder == GENERATOR else saved
+        if given is None:
             continue
-        given = initial.generator if model.folder == GENERATOR else initial.model
-        assert given is not None
-        tensors = read_tensors(storage.join(initial.folder, model.path(WEIGHTS)))
-        weights = longer_weights(tensors, model.own(module.state_dict()), given, model.settings)
+        weights = longer_weights(given.tensors(), model.own(module.state_dict()), given.settings, model.settings)
         module.load_state_dict(model.in_module(weights), strict=False)
     for model in module.models():
         module.load_state_dict(model.without_added(module.state_dict()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.config.jobs import Pretrain
 from pipeline.reporting import Report
-from pipeline.saved.recipe import prompts_in
+from pipeline.saved.prompts import prompts_in
 
 
 def with_prompts(config: Pretrain, report: Report) -> Pretrain:

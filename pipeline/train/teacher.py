@@ -14,8 +14,8 @@ from pipeline.model.families.table import family_of
 from pipeline.model.weights import pretrained_parts, published_names
 from pipeline.objectives.distilled import DistilledTokens, start_text, taken_from_teacher
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR
 from pipeline.reporting import Report
+from pipeline.saved.checkpoints import GENERATOR
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial, load_initial, read_initial
 
@@ -65,7 +65,7 @@ def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, re
     teacher = read_initial(
         location, replace(vocabulary, path=None), output, lines.append, setting=SETTING, used=(HEAD,)
     )
-    missing = set(storage.read_json(storage.join(teacher.folder, storage.MANIFEST))["missing"])
+    missing = set(teacher.missing)
     family = family_of(teacher.model)
     head = [name for name in pretrained_parts(teacher.model, 1).state_dict() if name.startswith(HEAD)]
     if lacking := [name for part in head for name in published_names(part, family) if name in missing]:

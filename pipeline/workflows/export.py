@@ -8,11 +8,13 @@ from pipeline.export.card import Lineage, corpus_of
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.onnx_graphs import require_onnx
 from pipeline.export.publish import log, mlflow_uri, publish, require_free, require_kinds, require_languages
-from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
+from pipeline.export.trained import load_trained
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.reporting import Report
 from pipeline.saved import run
+from pipeline.saved.checkpoints import find_checkpoint
+from pipeline.saved.run import recorded_run
 
 
 def export(config: Export, report: Report) -> None:

@@ -115,10 +115,10 @@ OF_SAFETY = (
     Mutant(
         name="pickles-run",
         guarantee="no pickle: a file that asks for more than tensors is refused and not run",
-        file="model/published.py",
+        file="saved/files.py",
         before="weights_only=True, mmap=archive",
         after="weights_only=False, mmap=archive",
-        tests=("tests/unit/model/test_published.py",),
+        tests=("tests/unit/saved/test_files.py",),
     ),
     Mutant(
         name="secrets-in-options",

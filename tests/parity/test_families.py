@@ -15,11 +15,11 @@ from pipeline.batch import Batch
 from pipeline.errors import CheckpointError
 from pipeline.export.trained import load_trained
 from pipeline.model.families.table import family_of
-from pipeline.model.published import published_folder, read_config, read_weights
 from pipeline.model.weights import model_settings, published_config, take_all, to_published
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.saved.model import open_saved
 from tests.parity.families import (
     CLASSES,
     FAMILIES,
@@ -173,9 +173,9 @@ def test_files_that_they_saved_load_here(
     state = ours.state_dict()
     for model in ours.models():
         theirs[model.folder].save_pretrained(tmp_path / model.folder)
-        with published_folder(str(tmp_path / model.folder)) as (place, files):
-            assert model_settings(read_config(place, files)) == model.settings
-            found = take_all(read_weights(place, files), model.own(state), model.settings)
+        saved = open_saved(str(tmp_path / model.folder))
+        assert saved.settings == model.settings
+        found = take_all(saved.tensors(), model.own(state), model.settings)
         own = model.own(state)
         assert found.keys() == own.keys() and all(torch.equal(found[name], own[name]) for name in own)
 

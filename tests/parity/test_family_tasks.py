@@ -11,7 +11,8 @@ from pipeline import api
 from pipeline.config.cutting import Cutting
 from pipeline.config.predict import Compare
 from pipeline.export.tuned_card import tuned_files
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.trials import build
 from pipeline.grid.comparison import sides
 from pipeline.grid.inputs import read_inputs
@@ -55,7 +56,7 @@ def test_what_we_saved_answers_the_same_there(name: str, kind: str, tmp_path: Pa
         lineage={},
     )
     save_tuned(str(tmp_path / "m"), module, about, row.settings, row.vocabulary())
-    found = load_tuned(str(tmp_path / "m"))
+    found = open_tuned(str(tmp_path / "m"))
     assert found.vocabulary == row.vocabulary() and found.model == row.settings and found.about == about
     automatic = getattr(transformers, AUTOMATIC.get(kind, "AutoModelForSequenceClassification"))
     peer, info = automatic.from_pretrained(tmp_path / "m", output_loading_info=True)

@@ -12,7 +12,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.errors import CheckpointError
-from pipeline.fine_tuned.published_tuned import load_published
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.encoder import Encoder
 from pipeline.model.families.modernbert import MODERNBERT
@@ -99,7 +99,7 @@ def test_a_classifier_reads_the_mean_where_its_config_says_so(tmp_path: Path) ->
         assert_close(logits, theirs(**their_inputs(ROW, batch)).logits)
     for own in ("task.json", "manifest.json"):  # as if others had published it
         (tmp_path / "m" / own).unlink()
-    again = load_published(str(tmp_path / "m"))
+    again = open_tuned(str(tmp_path / "m"))
     assert again.about.pooling == "mean"
     with torch.no_grad():
         assert_close(again.module.logits(batch), logits)
@@ -108,7 +108,7 @@ def test_a_classifier_reads_the_mean_where_its_config_says_so(tmp_path: Path) ->
     with pytest.raises(
         CheckpointError, match=r"config.json: classifier_pooling is 'max', but only cls, mean can be loaded$"
     ):
-        load_published(str(tmp_path / "m"))
+        open_tuned(str(tmp_path / "m"))
 
 
 @pytest.mark.parametrize(("shape", "counts"), COUNTS.items())

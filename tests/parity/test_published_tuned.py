@@ -7,7 +7,7 @@ import torch
 
 from jobs.score import main as score
 from pipeline.fine_tuned.answers import answer_items, items_of
-from pipeline.fine_tuned.published_tuned import load_tuned_or_published
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.model.weights import published_config
 from pipeline.objectives.logits import compute_logits
@@ -75,7 +75,7 @@ def test_classes_have_their_probabilities_and_names(tmp_path: Path, name: str, s
     folder = published(
         tmp_path, name, head, id2label=labels, label2id={name: number for number, name in labels.items()}
     )
-    tuned = load_tuned_or_published(folder)
+    tuned = open_tuned(folder)
     assert (tuned.about.task.kind, tuned.about.task.labels) == ("classification", ("bad", "so so", "good"))
     expected = their_logits(folder, head, TEXTS, second).logits.softmax(-1)
     for one, shares in zip(
@@ -100,7 +100,7 @@ SEVERAL = {"num_labels": 3, "problem_type": "multi_label_classification"}
 def test_values_and_several_labels(tmp_path: Path, name: str, config: dict, kind: str) -> None:
     head = SEQUENCES
     folder = published(tmp_path, name, head, **config)
-    tuned, logits = load_tuned_or_published(folder), their_logits(folder, head, TEXTS).logits
+    tuned, logits = open_tuned(folder), their_logits(folder, head, TEXTS).logits
     found = answers(tuned, {"text": TEXTS})
     assert tuned.about.task.kind == kind
     if kind == "regression":
@@ -119,7 +119,7 @@ def test_values_and_several_labels(tmp_path: Path, name: str, config: dict, kind
 def test_tags_of_words(tmp_path: Path, name: str) -> None:
     labels = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"}
     folder = published(tmp_path, name, TAGS, id2label=labels)
-    tuned, sentences = load_tuned_or_published(folder), [text.split() for text in TEXTS[:4]]
+    tuned, sentences = open_tuned(folder), [text.split() for text in TEXTS[:4]]
     model, tokenizer = their_model(folder, TAGS)
     found = answers(tuned, {"words": sentences})
     for words, one in zip(sentences, found, strict=True):
@@ -141,7 +141,7 @@ def test_tags_of_words(tmp_path: Path, name: str) -> None:
 def test_spans_of_questions(tmp_path: Path, name: str) -> None:
     head, question, context = SPANS, "the house?", "A house, and the Straße."
     folder = published(tmp_path, name, head)
-    tuned = load_tuned_or_published(folder)
+    tuned = open_tuned(folder)
     assert (tuned.about.cutting.maximum_length, tuned.about.cutting.question_length) == (40, 10)
     output = their_logits(folder, head, [question], [context])
     items = items_of(tuned, {"question": [question], "context": [context]})
@@ -194,7 +194,7 @@ def test_of_half_precision_weights_the_answers_are_those_in_float32(tmp_path: Pa
         again = type(model).from_pretrained(folder, dtype=torch.float32).eval()
         expected = again(**asked).logits.softmax(-1)
     found = torch.tensor(
-        [list(one["probabilities"].values()) for one in answers(load_tuned_or_published(folder), {"text": TEXTS[:2]})]
+        [list(one["probabilities"].values()) for one in answers(open_tuned(folder), {"text": TEXTS[:2]})]
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -204,7 +204,5 @@ def test_without_a_word_about_lower_case_it_is_transformers_choice(tmp_path: Pat
     folder = published(tmp_path, "bert", head, num_labels=2)
     (tmp_path / "tokenizer_config.json").unlink()
     expected = their_logits(folder, head, TEXTS).logits.softmax(-1)
-    found = torch.tensor(
-        [list(one["probabilities"].values()) for one in answers(load_tuned_or_published(folder), {"text": TEXTS})]
-    )
+    found = torch.tensor([list(one["probabilities"].values()) for one in answers(open_tuned(folder), {"text": TEXTS})])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

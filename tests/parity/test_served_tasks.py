@@ -28,7 +28,8 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry
 from pipeline.export.registry import alike, at
 from pipeline.fine_tuned.answers import answer_items, items_of
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun, log_best, open_grid
 from pipeline.objectives.chain import add_chain
@@ -141,7 +142,7 @@ def test_the_best_model_is_registered_once_and_answers_as_its_folder(
     with at(parent.uri):
         served = mlflow.pyfunc.load_model(f"models:/served-{kind}/1")
     columns = {name: ["kar lost", "mir nel kand 12"] for name in COLUMNS.get(kind, ["text"])}
-    found, tuned = served.predict(pd.DataFrame(columns)), load_tuned(folder(kind))
+    found, tuned = served.predict(pd.DataFrame(columns)), open_tuned(folder(kind))
     ours = answer_items(
         tuned, items_of(tuned, columns), torch.device("cpu"), torch.autocast("cpu", enabled=False)
     ).to_pylist()
@@ -150,7 +151,7 @@ def test_the_best_model_is_registered_once_and_answers_as_its_folder(
         and [{name: type(value) for name, value in row.items()} for row in found] == [NAMES[kind]] * 2
     )
     assert [column.name for column in served.metadata.signature.outputs.inputs] == list(NAMES[kind])
-    assert load_tuned(registry.folder_of(f"models:/served-{kind}/1", parent.uri)).about == tuned.about
+    assert open_tuned(registry.folder_of(f"models:/served-{kind}/1", parent.uri)).about == tuned.about
 
 
 def test_a_crf_answers_with_its_best_sequence(parent: GridRun, folder: Callable[..., str]) -> None:
@@ -217,10 +218,10 @@ def test_other_answers_are_refused_and_unlogged(
 ) -> None:
     client = MlflowClient(tracking_uri=parent.uri)
     experiment = client.get_run(parent.run_id).info.experiment_id
-    before, other = len(client.search_logged_models([experiment])), load_tuned(folder("regression"))
+    before, other = len(client.search_logged_models([experiment])), open_tuned(folder("regression"))
     for parameter in other.module.parameters():
         parameter.data.add_(0.01)
-    monkeypatch.setattr(registry, "load_tuned", lambda folder: other)
+    monkeypatch.setattr(registry, "open_tuned", lambda folder: other)
     with pytest.raises(CheckpointError, match=r"^model models:/\S+: its answers differ from those of .*/model$"):
         log_best(
             parent,
@@ -307,7 +308,7 @@ def test_the_command_line_answers_a_csv_file(parent: GridRun, folder: Callable[[
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    tuned = load_tuned(folder("classification"))
+    tuned = open_tuned(folder("classification"))
     items = items_of(tuned, {"text": ["kar, lost", "12", ""], "second": ["nel", None, None]})
     ours = answer_items(tuned, items, torch.device("cpu"), torch.autocast("cpu", enabled=False)).to_pylist()
     assert alike(ours, json.loads((tmp_path / "out.json").read_text())["predictions"])

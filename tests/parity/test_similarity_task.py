@@ -11,7 +11,8 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Similarity
 from pipeline.config.model import Model
 from pipeline.export.tuned_card import tuned_files
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.similarity import SimilarityTask, cosent, squared_error
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
@@ -56,4 +57,4 @@ def test_a_saved_model_has_the_same_cosines_everywhere(
     first, second = (peer.encode([pair[side] for pair in PAIRS]) for side in (0, 1))
     np.testing.assert_allclose((first * second).sum(axis=1), ours, rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.embed([pair[0] for pair in PAIRS]), first, rtol=0, atol=1e-6)
-    assert load_tuned(folder).module.pooling == pooling
+    assert open_tuned(folder).module.pooling == pooling

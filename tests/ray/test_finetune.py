@@ -25,7 +25,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
 from pipeline.config.placement import TrialPlacement
 from pipeline.files import storage
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import with_setting
@@ -140,7 +140,7 @@ def test_a_killed_grid_trains_only_what_is_missing_and_selects_a_setting(
     train_here(asked, tmp_path / "alone", found)
     assert learnt(found) == learnt(results(tmp_path / "alone"))
     (model,) = (tmp_path / "killed" / "finetune").glob("cola-seed1-*/model")
-    assert load_tuned(str(model)).about.task.name == "cola"
+    assert open_tuned(str(model)).about.task.name == "cola"
     assert statuses(tmp_path / "killed") == ["FINISHED"] * 4
 
 
@@ -159,7 +159,7 @@ def test_a_grid_of_two_tasks_has_a_model_of_each(
     names = [name.rsplit("-", 1)[0] for name in results(tmp_path)]
     assert names == [f"{task}-seed{seed}" for task in ("cola", "stsb") for seed in (0, 0, 1)]
     models = [path.parent for path in (tmp_path / "finetune").glob("*/model/task.json")]
-    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
+    assert sorted(open_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
     assert statuses(tmp_path) == ["FINISHED"] * 7
 
 
@@ -315,7 +315,7 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
     (folder,) = (tmp_path / "o" / "finetune").glob("my-seed1-*/model")
     settings = json.loads((folder.parent / "result.json").read_text())["settings"]
     assert settings["adapter"] == {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[1]]
-    assert settings["cutting.maximum_length"] == load_tuned(str(folder)).about.cutting.maximum_length == 16
+    assert settings["cutting.maximum_length"] == open_tuned(str(folder)).about.cutting.maximum_length == 16
     assert f"{tmp_path}/test.csv: 7 rows" in out and "predict.py --checkpoint" in out and "to open it: mlflow ui" in out
     written = (folder.parent / "test-answers.csv").read_text().splitlines()
     assert len(written) == 8 and written[0].startswith('"review","stars",')
@@ -326,7 +326,7 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
     assert [run.data.tags["mlflow.runName"].split("-")[0] for run in runs] == ["my"]
     assert "epoch 1 of 4: accuracy" in out and "seed 0, adapter low-rank: " in out
     assert (
-        load_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
+        open_tuned(str(folder)).about.task.labels == ("bad", "good") and not (folder / "adapters.safetensors").exists()
     )
 
 

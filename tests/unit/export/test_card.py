@@ -12,9 +12,9 @@ from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages, metrics
 from pipeline.export.huggingface import FILLING, USE
 from pipeline.export.markdown import UNSAID, header, hub_name, public_location, public_model_location, table
-from pipeline.export.trained import Trained, load_trained, recorded_run
+from pipeline.export.trained import Trained, load_trained
 from pipeline.saved.checkpoints import folder_of
-from pipeline.saved.run import read_summary
+from pipeline.saved.run import read_summary, recorded_run
 
 MADE = Made(checked="checked: by hand", use="Call it.", extra=("## More", "Said."))
 

@@ -11,12 +11,14 @@ from safetensors.torch import load_file, save_file
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
+from pipeline.files import storage
 from pipeline.files.locations import absolute
-from pipeline.fine_tuned.published_tuned import is_published, load_tuned_or_published
+from pipeline.fine_tuned.model import is_published, open_tuned, tuned_of
 from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
+from pipeline.saved.model import open_saved
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import has_capitals
@@ -50,17 +52,17 @@ def test_a_published_folder_is_its_head_its_labels_and_its_length(
     kind: str, tmp_path: Path, tiny_vocabulary: Vocabulary
 ) -> None:
     folder = published(tmp_path / "some-model", tiny_vocabulary, kind)
-    about = load_tuned_or_published(folder).about
+    about = open_tuned(folder).about
     assert (about.task.name, about.task.kind, about.task.labels) == ("some-model", kind, TASKS[kind].labels)
     said = json.loads((tmp_path / "some-model" / "tokenizer_config.json").read_text())
     assert about.cutting.maximum_length == said["model_max_length"] == 16
     (tmp_path / "some-model" / "tokenizer_config.json").write_text(json.dumps(said | {"model_max_length": int(1e30)}))
-    assert load_tuned_or_published(folder).about.cutting.maximum_length == 32
+    assert open_tuned(folder).about.cutting.maximum_length == 32
 
 
 def test_it_is_read_from_the_hub_and_from_a_url(hub: Path, tiny_vocabulary: Vocabulary) -> None:
     published(hub / "owner" / "name", tiny_vocabulary)
-    found = load_tuned_or_published("hf://owner/name")
+    found = open_tuned("hf://owner/name")
     assert found.about.task.name == "name" and identify("hf://owner/name")[0] == "classification"
     assert identify(absolute(f"file://{hub}/owner/name"))[1] == identify(str(hub / "owner" / "name"))[1]
 
@@ -132,7 +134,7 @@ def test_what_cannot_be_asked_is_named_in_one_line(
 ) -> None:
     folder = published(tmp_path / "m", tiny_vocabulary, **changes)
     with pytest.raises(CheckpointError) as refused:
-        load_tuned_or_published(folder)
+        open_tuned(folder)
     assert str(refused.value).startswith(f"checkpoint {tmp_path}/{words}") and "\n" not in str(refused.value)
 
 
@@ -161,7 +163,7 @@ def test_weights_that_do_not_fit_are_named(
     folder = published(tmp_path / "m", tiny_vocabulary)
     changed(tmp_path / "m", **tensors)
     with pytest.raises(CheckpointError) as refused:
-        load_tuned_or_published(folder)
+        open_tuned(folder)
     assert str(refused.value).startswith(f"checkpoint {folder}: {words}")
 
 
@@ -171,21 +173,23 @@ def test_other_heads_and_padded_embeddings_are_accepted(tmp_path: Path, tiny_voc
     round_number = -(-(len(words) + 1) // 8) * 8
     longer = torch.cat([words, torch.zeros(round_number - len(words), 16)])
     changed(tmp_path / "m", **{"cls.predictions.bias": torch.ones(3), "bert.embeddings.word_embeddings.weight": longer})
-    assert load_tuned_or_published(folder).about.task.labels == ("no", "yes")
+    assert open_tuned(folder).about.task.labels == ("no", "yes")
 
 
 def test_ours_and_pretrained_ones_are_not_taken_for_published(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(1), "cls", None)
     about = About(task=TASKS["tags"], cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
     save_tuned(str(tmp_path / "ours"), module, about, MODEL, tiny_vocabulary)
-    assert (
-        not is_published(str(tmp_path / "ours"))
-        and load_tuned_or_published(str(tmp_path / "ours")).about.task == TASKS["tags"]
-    )
+    ours = open_saved(str(tmp_path / "ours"))
+    assert not is_published(ours) and tuned_of(ours).about.task == TASKS["tags"]
     folder = Path(published(tmp_path / "export", tiny_vocabulary, architectures=["BertForPreTraining"]))
-    assert is_published(str(folder))
+    assert is_published(open_saved(str(folder)))
     (folder / "manifest.json").write_text("{}")
-    assert not is_published(str(folder)) and not is_published(str(tmp_path / "nothing"))
+    assert not is_published(open_saved(str(folder), verify=False))
+    (folder / "manifest.json").unlink()
+    storage.publish(folder, str(tmp_path / "again"), {})
+    with pytest.raises(CheckpointError, match=r"^checkpoint .*again has no task\.json: give a folder that fine-tuning"):
+        open_tuned(str(tmp_path / "again"))
 
 
 def test_labels_without_names_are_the_numbers_of_a_file_that_has_numbers() -> None:

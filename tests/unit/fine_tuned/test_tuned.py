@@ -10,15 +10,17 @@ import torch
 from pipeline.batch import Batch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
+from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
-from pipeline.fine_tuned.published_tuned import load_tuned_or_published
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.model.adapters import add_adapter
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import read_initial
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
 TASKS = {
@@ -99,7 +101,7 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
 ) -> None:
     transformers = pytest.importorskip("transformers")
     module, inputs = saved(kind, tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size, kind)
-    found = load_tuned(str(tmp_path / "m"))
+    found = open_tuned(str(tmp_path / "m"))
     assert (
         found.about.task == TASKS[kind]
         and found.about.cutting == Cutting(maximum_length=16, stride=4)
@@ -144,7 +146,7 @@ def test_a_model_of_multiple_choice_that_others_published_can_be_loaded(
     module, inputs = saved("choices", tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size, "choices")
     for file in ("task.json", storage.MANIFEST):
         (tmp_path / "m" / file).unlink()
-    found = load_tuned_or_published(str(tmp_path / "m"))
+    found = open_tuned(str(tmp_path / "m"))
     assert found.about.task == Task(name="m", kind="choices", metrics=("accuracy",), maximum_length=32)
     with torch.no_grad():
         torch.testing.assert_close(found.module.logits(inputs), module.logits(inputs), rtol=0, atol=0)
@@ -160,7 +162,7 @@ def test_poolings_and_adapters_come_back(
     module = saved("classification", tmp_path / "m", tiny_vocabulary, pooling, adapter)
     with torch.no_grad():
         torch.testing.assert_close(
-            load_tuned(str(tmp_path / "m")).module.logits(batch(tiny_vocabulary.size)),
+            open_tuned(str(tmp_path / "m")).module.logits(batch(tiny_vocabulary.size)),
             module.logits(batch(tiny_vocabulary.size)),
             rtol=1e-5,
             atol=1e-6,
@@ -174,12 +176,12 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
         match=r"^checkpoint .*nothing has no task\.json: give a folder that fine-tuning wrote, such as "
         r"output/finetune/NAME/model$",
     ):
-        load_tuned(str(tmp_path / "nothing"))
+        open_tuned(str(tmp_path / "nothing"))
     saved("tags", tmp_path / "m", tiny_vocabulary)
     said = json.loads((tmp_path / "m" / "task.json").read_text())
     (tmp_path / "m" / "task.json").write_text(json.dumps(said | {"pooling": "mean"}))
     with pytest.raises(CheckpointError, match=r"^checkpoint .*m is damaged: task\.json"):
-        load_tuned(str(tmp_path / "m"))
+        open_tuned(str(tmp_path / "m"))
 
 
 def test_a_model_from_before_passages_were_pooled_is_loaded(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
@@ -190,7 +192,7 @@ def test_a_model_from_before_passages_were_pooled_is_loaded(tmp_path: Path, tiny
     shutil.copytree(tmp_path / "model", tmp_path / "other", ignore=shutil.ignore_patterns("manifest.json"))
     (tmp_path / "other" / "task.json").write_text(json.dumps(said))
     storage.publish(tmp_path / "other", str(tmp_path / "before"), {})
-    assert load_tuned(str(tmp_path / "before")).about.cutting == Cutting(maximum_length=16, stride=4)
+    assert open_tuned(str(tmp_path / "before")).about.cutting == Cutting(maximum_length=16, stride=4)
 
 
 @pytest.mark.timeout(60)
@@ -241,5 +243,16 @@ def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(
     (tmp_path / "other" / name).write_text(json.dumps(said))
     storage.publish(tmp_path / "other", str(tmp_path / "changed"), {})
     with pytest.raises(CheckpointError) as refused:
-        load_tuned(str(tmp_path / "changed"))
+        open_tuned(str(tmp_path / "changed"))
     assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_model_without_its_manifest_has_no_task_but_weights_to_start_from(
+    tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    saved("tags", tmp_path / "m", tiny_vocabulary)
+    (tmp_path / "m" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"^checkpoint .*m is damaged: manifest\.json is missing$"):
+        open_tuned(str(tmp_path / "m"))
+    initial = read_initial(str(tmp_path / "m"), VocabularySettings(), str(tmp_path / "out"), print)
+    assert initial.model == SETTINGS

@@ -7,7 +7,6 @@ import torch
 
 from pipeline.batch import collate_labelled
 from pipeline.config.cutting import Cutting
-from pipeline.finetune import trial
 from pipeline.finetune.trial import batches, run_trial
 from pipeline.objectives.choices import ChoiceTask
 from pipeline.objectives.logits import compute_logits
@@ -82,7 +81,7 @@ def test_scores_do_not_depend_on_the_batch(tiny_vocabulary: Vocabulary, monkeypa
     prepared, module = rows_of(tiny_vocabulary), module_of(tiny_vocabulary).eval()
     found = []
     for most in (1, 7, 64):
-        monkeypatch.setattr(trial, "ROWS_AT_ONCE", most)
+        monkeypatch.setattr("pipeline.objectives.logits.ROWS_AT_ONCE", most)
         logits = compute_logits(module, prepared.rows, CPU, PLAIN)
         found.append(choices.answers(TASK, prepared, logits, CUTTING))
     for scores in found[:2]:

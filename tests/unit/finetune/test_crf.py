@@ -20,7 +20,8 @@ from pipeline.config.recipe import Recipe
 from pipeline.config.serve import Serve
 from pipeline.fine_tuned.answers import answer_items, items_of
 from pipeline.fine_tuned.decoding import answers_of
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trial import assist_trial, run_trial
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
@@ -100,7 +101,7 @@ def test_chains_are_learnt_saved_and_read_again(tmp_path: Path, tiny_vocabulary:
     trial = make_trial(config, problem, initial, 1, {}, "report")
     result, model = load_or_train(trial, problem, initial), f"{trial.folder}/model"
     assert result["scores"]["dev"]["f1"] > 0.9
-    tuned = load_tuned(model)
+    tuned = open_tuned(model)
     assert tuned.about.crf and tuned.about.cutting == problem.cutting
     written = load_file(f"{model}/model.safetensors")
     assert {name for name in written if name.startswith("crf.")} == {"crf.start", "crf.following", "crf.end"}
@@ -281,7 +282,7 @@ def test_later_pieces_with_a_tag_of_their_own(tmp_path: Path, tiny_vocabulary: V
     assert labels.max() == len(names), "some words have several pieces"
     trial = make_trial(config, problem, initial, 1, {}, "report")
     load_or_train(trial, problem, initial)
-    tuned, model = load_tuned(f"{trial.folder}/model"), f"{trial.folder}/model"
+    tuned, model = open_tuned(f"{trial.folder}/model"), f"{trial.folder}/model"
     assert json.loads(Path(model, "config.json").read_text())["id2label"][str(len(names))] == "##"
     assert tuned.module.tag_head.out_features == len(names) + 1 and tuned.about.task.labels == names
     with torch.no_grad():

@@ -16,7 +16,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trial_rows import class_weights
 from pipeline.finetune.trials import load_or_train, make_trial
@@ -213,7 +213,7 @@ def test_both_are_learnt_saved_and_answered(tmp_path: Path, tiny_vocabulary: Voc
 
 def _require_equal_logits(model: str, vocabulary: Vocabulary) -> None:
     """transformers gives words tags, and gives [CLS] the intent."""
-    tuned, theirs = load_tuned(model), AutoModelForTokenClassification.from_pretrained(model)
+    tuned, theirs = open_tuned(model), AutoModelForTokenClassification.from_pretrained(model)
     batch = batch_of([[IGNORED] * 5])
     batch = replace(batch, ids_T=torch.tensor(vocabulary_ids(vocabulary, ["sup", "mir", "nel"])))
     with torch.inference_mode():

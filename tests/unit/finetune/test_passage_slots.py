@@ -12,7 +12,6 @@ from pipeline.batch import PASSAGE_LENGTHS, TEACHER, collate_labelled
 from pipeline.config.cutting import Cutting, PassagePooling
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
-from pipeline.finetune import trial
 from pipeline.finetune.trial import Result, assist_trial, run_trial
 from pipeline.finetune.trial_rows import batches
 from pipeline.objectives.logits import compute_logits
@@ -114,7 +113,7 @@ def test_evaluation_in_small_batches_gives_the_logits_of_one(
     with torch.inference_mode():
         whole = module.logits(collate_labelled(rows)).numpy()
     for most in (1, 7, 64):
-        monkeypatch.setattr(trial, "ROWS_AT_ONCE", most)
+        monkeypatch.setattr("pipeline.objectives.logits.ROWS_AT_ONCE", most)
         sizes: list[int] = []
         found = compute_logits(module, rows, CPU, PLAIN, sizes.append)
         np.testing.assert_allclose(np.stack(list(found)), whole, rtol=1e-5, atol=1e-6)

@@ -15,7 +15,7 @@ from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.export.tuned_card import tuned_files
 from pipeline.fine_tuned.answers import answer_items, items_of
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import identity_of, load_or_train, make_trial
@@ -66,7 +66,7 @@ def test_a_word_anywhere_in_a_long_text_is_learnt_and_found_again(
     trial = make_trial(config, problem, initial, 1, {}, "report")
     result, model = load_or_train(trial, problem, initial), f"{trial.folder}/model"
     assert result["scores"]["dev"]["accuracy"] > 0.9 and result["rows"] == 160
-    tuned = load_tuned(model)
+    tuned = open_tuned(model)
     assert tuned.about.cutting == problem.cutting and tuned.module.passage_pooling == pooling
     items = problem.splits["dev"].items
     found = answer_items(tuned, items_of(tuned, {"text": items["first"].to_pylist()}), CPU, PLAIN)
@@ -111,7 +111,7 @@ def test_cards_say_how_texts_are_read(tmp_path: Path, tiny_vocabulary: Vocabular
     (problem,) = read_problems(config, initial, lambda line: None)
     trial = make_trial(config, problem, initial, 1, {}, "report")
     load_or_train(trial, problem, initial)
-    about = load_tuned(f"{trial.folder}/model").about
+    about = open_tuned(f"{trial.folder}/model").about
     plain = replace(about, cutting=Cutting(maximum_length=12, stride=2))
     assert "texts are truncated to 12 tokens" in tuned_files(plain, MODEL)["README.md"]
     each = replace(about, cutting=replace(plain.cutting, passages=True))

@@ -15,7 +15,7 @@ from pipeline.config.predict import Score
 from pipeline.config.ranking import Loss, Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.folds import fold_numbers
 from pipeline.finetune.teacher import answer_texts, distinct_texts, pairs_in, with_logits
 from pipeline.finetune.trials import load_or_train, make_trial
@@ -74,7 +74,7 @@ def test_a_trained_model_scores_ranks_and_is_a_number_for_transformers(loss: Los
     encoder = cross_encoder.load(model, None, ModelPlacement(device="cpu"))
     pairs = [(row["query"], row["document"]) for row in rows]
     scores = cross_encoder.score_pairs(encoder, pairs, QUIET)
-    tuned = load_tuned(model)
+    tuned = open_tuned(model)
     expected = answer_texts(tuned, dev, ModelPlacement(device="cpu"), torch.device("cpu"))[:, 0]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert f"| ranking.loss | {loss} |" in Path(f"{model}/README.md").read_text()
@@ -89,7 +89,7 @@ def test_a_teacher_s_margins_are_learnt(tiny_run: Path, glue: Path) -> None:
     taught = inputs_of(tiny_run, glue, "margin", teacher=teacher)
     (problem,) = taught.problems.values()
     texts = distinct_texts([problem])
-    logits = answer_texts(load_tuned(teacher), texts, ModelPlacement(device="cpu"), torch.device("cpu"))
+    logits = answer_texts(open_tuned(teacher), texts, ModelPlacement(device="cpu"), torch.device("cpu"))
     problem = with_logits(problem, dict(zip(pairs_in(texts), logits, strict=True)))
     assert [len(outputs) for outputs in problem.train.rows[TEACHER].to_pylist()] == [1] * problem.train.rows.num_rows
     trial = make_trial(taught.config, problem, taught.initial, 0, {}, "report")

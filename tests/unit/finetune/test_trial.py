@@ -13,7 +13,6 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
-from pipeline.finetune import trial
 from pipeline.finetune.trial import Result, run_trial
 from pipeline.finetune.trial_rows import batches, class_weights, label_mean_and_deviation, sample_rows, training_rows
 from pipeline.model.families.bert import BERT
@@ -393,7 +392,7 @@ def test_logits_do_not_depend_on_the_tokens_taken_at_once(
 ) -> None:
     rows, module = rows_of_lengths([3] * 9 + [20] * 5 + [32] * 4), module_of("cola", tiny_vocabulary)
     whole = np.stack(list(compute_logits(module, rows, CPU, PLAIN)))
-    monkeypatch.setattr(trial, "ROW_TOKENS", 1)
+    monkeypatch.setattr("pipeline.objectives.logits.ROW_TOKENS", 1)
     sizes: list[int] = []
     found = np.stack(list(compute_logits(module, rows, CPU, PLAIN, sizes.append)))
     assert sizes == [10, 3, 2, 2, 1]

@@ -14,7 +14,7 @@ from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
 from pipeline.embed.similarity import score_triplets
 from pipeline.errors import ConfigError, DataError
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
@@ -68,7 +68,7 @@ def test_a_trained_model_makes_the_vectors_of_its_trial(loss: str, tiny_run: Pat
     model = f"{trial.folder}/model"
     scores = score_triplets(Score(checkpoint=model, triplets=f"{glue}/dev.jsonl"), lambda line: None)
     assert result["scores"]["dev"]["triplet_accuracy"] == pytest.approx(scores["accuracy"], abs=0.01)
-    assert load_tuned(model).about.task.kind == "similarity"
+    assert open_tuned(model).about.task.kind == "similarity"
     card = Path(f"{model}/README.md").read_text()
     own = "similarity.temperature | 0.05" if loss == "contrastive" else "similarity.margin | 5.0"
     assert "word counts" in card and f"| similarity.loss | {loss} |" in card and f"| {own} |" in card

@@ -11,7 +11,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune import trials
 from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial
@@ -111,4 +111,4 @@ def test_a_model_says_in_which_precision_it_was_trained(tmp_path: Path, tiny_voc
     config = config.for_model(sizes)
     trial = make_trial(config, problem := read_problems(config, initial, ignore)[0], initial, 0, {}, "report")
     trials.load_or_train(trial, problem, initial)
-    assert load_tuned(f"{trial.folder}/model").about.lineage["precision"] == name
+    assert open_tuned(f"{trial.folder}/model").about.lineage["precision"] == name

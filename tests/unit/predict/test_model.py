@@ -17,8 +17,9 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.files import storage
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.record import TextColumns
-from pipeline.fine_tuned.tuned import About, load_tuned, save_tuned
+from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune import trials
 from pipeline.model.families.bert import BERT
 from pipeline.model.gpu import Gpu
@@ -26,7 +27,7 @@ from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.columns import choice_names, match_columns
-from pipeline.predict.model import Answerer, answer_table, kind_of, load, with_words
+from pipeline.predict.model import Answerer, answer_table, identify, load, with_words
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.schema import CUT
@@ -163,7 +164,7 @@ def test_rows_in_python_do_not_need_the_columns_of_the_training(make: Make, tmp_
     trained = {"columns": {"text": "story", "pair": "ask", "choices": ["end0", "end1"]}}
     for kind, rows in (("spans", [("kar?", "kar lost kand")]), ("choices", [("kar", ["mir", "lost"])])):
         make(kind)
-        tuned = load_tuned(str(tmp_path / kind))
+        tuned = open_tuned(str(tmp_path / kind))
         later = replace(tuned, about=replace(tuned.about, lineage=trained))
         assert predict_rows(later, rows, CPU) == predict_rows(tuned, rows, CPU)
 
@@ -214,7 +215,7 @@ def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
 def test_by_auto_a_gpu_answers_as_the_model_was_trained(
     trained: str | None, gpu: Gpu, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "gpu_of", lambda device: gpu)
+    monkeypatch.setattr(hardware, "gpu_of", lambda device: gpu)
     assert answer_precision(ModelPlacement(), trained, torch.device("cuda")) == precision
     assert answer_precision(ModelPlacement(precision="tf32"), trained, torch.device("cuda")) == "tf32"
     assert answer_precision(ModelPlacement(), trained, torch.device("cpu")) == "float32"
@@ -236,7 +237,7 @@ def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
 
 
 def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Vocabulary) -> None:
-    assert kind_of(str(pretrained)) == "fill"
+    assert identify(str(pretrained))[0] == "fill"
     found, empty = answer_table(
         load(config(pretrained)), pa.table({"text": ["kar [MASK] lost [MASK].", "", "no blank"]}), None, None
     )

@@ -17,7 +17,7 @@ from pipeline.embed.retrieval import RERANKED, reranked, score_retrieval, vector
 from pipeline.embed.similarity import score_similarity, score_triplets
 from pipeline.predict import cross_encoder
 from pipeline.saved.checkpoints import folder_of
-from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES
+from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
 
 CPU = ["--placement.device", "cpu"]
 

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.sentence_files import sentence_files
 from pipeline.saved.checkpoints import folder_of
-from pipeline.saved.recipe import OF_DOCUMENTS, OF_QUERIES, Recipe, read_recipe
+from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
+from pipeline.saved.recipe import Recipe, read_recipe
 
 OLD, NEW = "sentence_transformers.models.", "sentence_transformers.base.modules.x."
 FLAGS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False}

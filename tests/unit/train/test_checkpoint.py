@@ -19,10 +19,10 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
+from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.optim.build import build_optimizer, optimizer_tensors
-from pipeline.saved.checkpoints import folder_of, newest_sound, steps_saved
+from pipeline.saved.checkpoints import GENERATOR, folder_of, newest_sound, steps_saved
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import State, best_step, delete_old_checkpoints, load, read_state, save

@@ -13,7 +13,8 @@ from pipeline.errors import CheckpointError
 from pipeline.export.sentence_files import sentence_files
 from pipeline.saved.naming import default_name, identifying_settings
 from pipeline.saved.pooling import prompts_of
-from pipeline.saved.recipe import Recipe, prompts_in, read_recipe
+from pipeline.saved.prompts import prompts_in
+from pipeline.saved.recipe import Recipe, read_recipe
 from pipeline.saved.run import record, settings_of
 from pipeline.train.prompts import with_prompts
 

@@ -11,11 +11,11 @@ import torch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.model.families.bert import BERT
-from pipeline.model.tensor_bundle import FOOTER, handle, masked_crc32c, read_bundle
-from pipeline.model.tensor_bundle import block as read_block
-from pipeline.model.tensor_bundle import varint as read_varint
 from pipeline.model.weights import take_all, to_published
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.saved.tensor_bundle import FOOTER, handle, masked_crc32c, read_bundle
+from pipeline.saved.tensor_bundle import block as read_block
+from pipeline.saved.tensor_bundle import varint as read_varint
 
 ARRAYS = {
     "bert/embeddings/LayerNorm/beta": np.array([1, 2], np.float32),

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.files import storage
-from pipeline.files.encoder_folder import encoder_folder
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
-from pipeline.model.tensor_bundle import read_bundle
+from pipeline.saved.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
 """Config file names of Hugging Face and of google-research/bert."""
@@ -40,6 +39,10 @@ FORBIDDEN = re.compile(r"GLOBAL (\S+)")
 """Part of torch's error text if a pickle asks for an object other than a tensor. Group 1 is the object's name."""
 
 
+class NoModel(CheckpointError):
+    """A folder without the config of a model."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Files:
     """Files of a published model, by name in its folder."""
@@ -49,26 +52,6 @@ class Files:
     """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
     parts: tuple[str, ...]
     """All weight files: `weights`, and if `weights` is an index, also the files that hold the indexed tensors."""
-
-
-@contextmanager
-def published_folder(location: str) -> Generator[tuple[Path, Files]]:
-    """Yield the local folder of a published model and its files. A model at a URL is first copied to a local folder.
-
-    Raises CheckpointError if the location has no published model, does not match its own manifest, or cannot be read.
-    Raises ConfigError for a hub name without its owner.
-    """
-    require_owner(location)
-    with scratch_folder("published") as temporary:
-        try:
-            encoder = encoder_folder(location)
-            files = files_of(encoder)
-            folder = Path(encoder if not is_url(encoder) else _fetched(encoder, files, str(temporary)))
-        except PipelineError:
-            raise
-        except Exception as error:  # file systems and web clients raise their own exception types
-            raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-        yield folder, files
 
 
 def require_owner(location: str) -> None:
@@ -82,10 +65,7 @@ def require_owner(location: str) -> None:
 
 
 def files_of(location: str) -> Files:
-    """Return a folder's model files.
-
-    Raises CheckpointError if config or weights are missing, or if the folder does not match its own manifest.
-    """
+    """Return a folder's model files. Raises NoModel without a config, and CheckpointError without weights."""
     names = storage.children(location)
     config = next((name for name in CONFIGS if name in names), None)
     bundles = [name for name in names if BUNDLE.fullmatch(name)]
@@ -102,9 +82,7 @@ def files_of(location: str) -> Files:
             else "give the folder of a published model, such as a run's export, "
             "or hf://OWNER/NAME of the Hugging Face hub"
         )
-        raise CheckpointError(f"{location} has no {wanted}: {instead}")
-    if storage.MANIFEST in names and (problem := storage.damage(location)):
-        raise CheckpointError(f"{location} is damaged: {problem}")
+        raise (NoModel if config is None else CheckpointError)(f"{location} has no {wanted}: {instead}")
     others: list[str] = []
     if BUNDLE.fullmatch(weights):
         others = [name for name in names if name.startswith(f"{weights.removesuffix('.index')}.data-")]
@@ -152,11 +130,24 @@ def _shards(location: str, index: str, names: list[str]) -> list[str]:
     return shards
 
 
-def _fetched(location: str, files: Files, folder: str) -> str:
-    """Copy the model files from a URL to a folder, and return the folder."""
-    for name in (files.config, *files.parts):
-        storage.copy_file(storage.join(location, name), f"{folder}/{name}")
-    return folder
+@contextmanager
+def on_disk(location: str, files: Files) -> Generator[Path]:
+    """Yield a local folder with a model's config and weights; files at a URL are copied to it for as long as needed.
+
+    Raises CheckpointError if they cannot be read.
+    """
+    if not is_url(location):
+        yield Path(location)
+        return
+    with scratch_folder("published") as temporary:
+        for name in (files.config, *files.parts):
+            try:
+                storage.copy_file(storage.join(location, name), f"{temporary}/{name}")
+            except PipelineError:
+                raise
+            except Exception as error:  # file systems and web clients raise their own exception types
+                raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+        yield Path(temporary)
 
 
 def fingerprint(folder: Path, files: Files) -> str:
@@ -176,10 +167,10 @@ def json_object(content: bytes) -> dict[str, Any]:
     return value
 
 
-def read_config(folder: Path, files: Files) -> dict[str, Any]:
+def read_config(location: str, files: Files) -> dict[str, Any]:
     """Return the fields of the model's config file. Raises CheckpointError if the file cannot be read."""
     try:
-        return json_object(storage.read_at_most(str(folder / files.config), MOST_CONFIG))
+        return json_object(storage.read_at_most(storage.join(location, files.config), MOST_CONFIG))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{files.config} cannot be read: {storage.first_line(error)}") from error
 
@@ -198,6 +189,22 @@ def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
                 _read_safetensors(folder / name) if name.endswith(".safetensors") else _read_pickled(folder / name)
             )
     return tensors
+
+
+def read_shapes(folder: Path, files: Files) -> dict[str, torch.Size]:
+    """Return the shapes of all tensors by name. Safetensors files are not read beyond their headers.
+
+    Raises CheckpointError as `read_weights`.
+    """
+    if not files.weights.endswith((".safetensors", ".safetensors.index.json")):
+        return {name: tensor.shape for name, tensor in read_weights(folder, files).items()}
+    shapes: dict[str, torch.Size] = {}
+    for name in files.parts:
+        if name.endswith(".safetensors"):
+            _require_header(folder / name)
+            with safe_open(folder / name, "pt") as tensors:
+                shapes |= {key: torch.Size(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
@@ -256,3 +263,12 @@ def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
             f"{file.name} has {held:,} bytes, but its tensors would need {wanted:,} bytes: "
             "save each tensor with its own memory"
         )
+
+
+def json_fields(location: str, name: str) -> dict[str, Any]:
+    """Return the object of a JSON file in a folder; empty if the file is missing."""
+    path = storage.join(location, name)
+    try:
+        return json_object(storage.read_at_most(path, MOST_CONFIG)) if storage.exists(path) else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {storage.first_line(error)}") from error

@@ -6,15 +6,12 @@ import re
 import zipfile
 from pathlib import Path
 
-import fsspec
 import pytest
 import torch
-from fsspec.registry import _registry
 from safetensors.torch import save_file
 
 from pipeline.errors import CheckpointError
-from pipeline.files import storage
-from pipeline.model.published import files_of, fingerprint, published_folder, read_config, read_weights
+from pipeline.saved.files import files_of, fingerprint, on_disk, read_config, read_shapes, read_weights
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.float16)}
 
@@ -26,9 +23,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def weights(location: str | Path) -> dict[str, torch.Tensor]:
-    with published_folder(str(location)) as (folder, files):
-        assert read_config(folder, files) == {"model_type": "bert"}
-        return read_weights(folder, files)
+    files = files_of(str(location))
+    assert read_config(str(location), files) == {"model_type": "bert"}
+    with on_disk(str(location), files) as folder:
+        found = read_weights(folder, files)
+        assert read_shapes(folder, files) == {name: tensor.shape for name, tensor in found.items()}
+    return found
 
 
 def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor] = TENSORS) -> None:
@@ -189,16 +189,6 @@ def test_google_files_are_found(folder: Path) -> None:
     )
 
 
-def test_a_published_folder_of_ours_must_match_its_manifest(folder: Path) -> None:
-    save_file(TENSORS, folder / "model.safetensors")
-    storage.publish(folder, str(folder / "export"), {})
-    assert_same(weights(folder / "export"))
-    content = bytearray((folder / "export" / "model.safetensors").read_bytes())
-    content[-1] ^= 1
-    (folder / "export" / "model.safetensors").write_bytes(content)
-    assert refusal(folder / "export") == f"{folder}/export is damaged: model.safetensors does not match its SHA-256"
-
-
 def test_the_fingerprint_is_that_of_the_contents(folder: Path) -> None:
     save_file(TENSORS, folder / "model.safetensors")
     first = fingerprint(folder, files_of(str(folder)))
@@ -219,18 +209,3 @@ def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
         == "hf://google/none has no config.json or bert_config.json: give the folder of a published model, such "
         "as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
     )
-
-
-def test_a_hub_that_is_away_is_one_line() -> None:
-    class Away(fsspec.AbstractFileSystem):
-        protocol = "hf"
-        cachable = False
-
-        def info(self, path: str, **_: object) -> dict:
-            raise RuntimeError("[Errno -2] Name or service not known\nand more")
-
-    fsspec.register_implementation("hf", Away, clobber=True)
-    try:
-        assert refusal("hf://google/bert") == "hf://google/bert cannot be read: [Errno -2] Name or service not known"
-    finally:
-        _registry.pop("hf")
