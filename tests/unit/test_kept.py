@@ -26,7 +26,7 @@ from pipeline.embed import folder
 from pipeline.embed.distributed import about as about_vectors
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.texts import text_files
-from pipeline.fine_tuned.tuned import load_tuned
+from pipeline.fine_tuned.model import open_tuned
 from pipeline.finetune.settings import with_setting
 from pipeline.finetune.trial_state import resume_step
 from pipeline.finetune.trials import load_or_train, make_trial, result_of
@@ -85,7 +85,7 @@ def test_a_tuned_model_answers_as_before(expected: dict[str, Any], name: str) ->
 def test_the_bottleneck_adapter_is_loaded(expected: dict[str, Any]) -> None:
     assert Path("models/ratings/adapters.safetensors").exists()
     assert any(
-        "adapter" in name for name, _ in load_tuned(str(Path("models/ratings").absolute())).module.named_parameters()
+        "adapter" in name for name, _ in open_tuned(str(Path("models/ratings").absolute())).module.named_parameters()
     )
 
 
@@ -170,7 +170,7 @@ def test_a_stopped_trial_of_a_low_rank_adapter_continues(expected: dict[str, Any
     assert resume_step(trial.folder) == 3 * commands.DONE_EPOCHS  # 48 rows, 16 per step
     result = load_or_train(trial, problem, inputs.initial)
     assert_same({name: result[name] for name in ("scores", "curve")}, expected["trial"])
-    assert load_tuned(f"{trial.folder}/model").about.task.name == "moods"
+    assert open_tuned(f"{trial.folder}/model").about.task.name == "moods"
 
 
 def test_a_stopped_ablation_knows_its_runs(expected: dict[str, Any]) -> None:
