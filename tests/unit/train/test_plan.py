@@ -15,7 +15,8 @@ from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
 from pipeline.errors import ConfigError
 from pipeline.objectives.contrastive import vectors_text
-from pipeline.presets.table import PRESETS, bert, small_model
+from pipeline.presets.bert import bert, small_model
+from pipeline.presets.table import PRESETS
 from pipeline.reporting import estimate
 from pipeline.saved.naming import with_name
 from pipeline.train.plan import (
