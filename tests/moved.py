@@ -147,21 +147,23 @@ MOVED = {
 }
 """Module in pipeline/ before -> module since."""
 BEFORE = re.compile(r"\bpipeline\.(" + "|".join(sorted(map(re.escape, MOVED), key=len, reverse=True)) + r")\b(?!\.)")
-FROM = re.compile(r"^(\s*)from (pipeline(?:\.\w+)?) import (\w+)( as \w+)?$", re.MULTILINE)
+FROM = re.compile(r"^([ \t]*)from (pipeline(?:\.\w+)?) import ([\w, ]+?)(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
 
 
 def rewritten(text: str) -> str:
-    """Return a program's text with the names of modules since, in `import pipeline.A.B` and `from pipeline.A import B`."""
+    """Return a program with the names of modules since, in both forms of import; imports in brackets do not change."""
 
-    def whole(match: re.Match[str]) -> str:
-        indent, package, name, alias = match.groups()
-        since = MOVED.get(f"{package}.{name}".removeprefix("pipeline."))
-        if since is None:
-            return match.group()
-        folder, _, module = f"pipeline.{since}".rpartition(".")
-        return f"{indent}from {folder} import {module}{alias or ('' if module == name else f' as {name}')}"
+    def since(match: re.Match[str]) -> str:
+        indent, package, names = match.groups()
+        lines = []
+        for name, _, alias in (words.strip().partition(" as ") for words in names.split(",")):
+            place = MOVED.get(f"{package}.{name}".removeprefix("pipeline."))
+            folder, module = (package, name) if place is None else f"pipeline.{place}".rsplit(".", 1)
+            called = alias or name
+            lines.append(f"{indent}from {folder} import {module}{'' if called == module else f' as {called}'}")
+        return match.group() if all(line.split()[1] == package for line in lines) else "\n".join(lines)
 
-    return FROM.sub(whole, BEFORE.sub(lambda match: f"pipeline.{MOVED[match[1]]}", text))
+    return FROM.sub(since, BEFORE.sub(lambda match: f"pipeline.{MOVED[match[1]]}", text))
 
 
 def main(files: list[str]) -> None:

@@ -18,16 +18,16 @@ DAY = 24 * 60 * 60
 RAY = "tests/ray/test_{}.py".format
 DOCUMENTS, PARITY = RAY("documents"), "tests/parity"
 SECOND_TIER: dict[str, tuple[str, ...]] = {
-    "pipeline/ablation": (RAY("ablate"),),
+    "pipeline/ablation": (RAY("ablate"), RAY("kept")),
     "pipeline/adapt": (RAY("adapt"),),
     "pipeline/bench": (),
-    "pipeline/embed": (RAY("adapt"), RAY("serve")),
+    "pipeline/embed": (RAY("kept"), RAY("adapt"), RAY("serve")),
     "pipeline/evaluation": (DOCUMENTS, RAY("adapt"), PARITY),
     "pipeline/export": (DOCUMENTS, RAY("families"), PARITY),
-    "pipeline/fine_tuned": (RAY("finetune"), RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/fine_tuned": (RAY("kept"), RAY("finetune"), RAY("predict"), RAY("serve"), PARITY),
     "pipeline/finetune": (RAY("finetune"), PARITY),
-    "pipeline/grid": (RAY("ablate"), RAY("finetune")),
-    "pipeline/predict": (RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/grid": (RAY("kept"), RAY("ablate"), RAY("finetune")),
+    "pipeline/predict": (RAY("kept"), RAY("predict"), RAY("serve"), PARITY),
     "pipeline/serve": (RAY("serve"), PARITY),
     "pipeline/show": (DOCUMENTS, RAY("finetune"), RAY("pretrain")),
     "pipeline/tables": (RAY("finetune"), RAY("predict"), RAY("adapt")),

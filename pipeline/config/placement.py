@@ -94,9 +94,10 @@ class Placement(DevicePlacement):
     time than compilation takes.
     """
     graphs: bool = False
-    """CUDA graphs: record the forward and backward of a slot and launch them at once, which is faster for small slots.
-    It needs one worker with a GPU, objective masked, full or local attention, and neither recompute nor float16 or
-    float8. Dropout draws other numbers than without graphs, so keep this setting during a run.
+    """CUDA graphs: record the forward and backward of a slot, and the update of the weights, and launch each at once,
+    which is faster for small slots and small models. It needs one worker with a GPU, objective masked, full or local
+    attention, and neither recompute nor float16 or float8. Dropout draws other numbers than without graphs, so keep
+    this setting during a run.
     """
     flash_attention: Literal["built-in", "FA3"] = "built-in"
     """Kernels of attention on a GPU. built-in: those of torch; FA3: those of the package flash_attn_interface, which

@@ -15,7 +15,7 @@ from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
-from pipeline.tasks.schema import CHOICES, TEXTS
+from pipeline.tasks.schema import CHOICES, CUT, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import NUMBERS, Task
@@ -28,9 +28,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 """Kind of task -> required input columns; all other kinds require OF_TEXTS."""
 OF_TEXTS = ("text",)
 """Required input columns of tasks on texts."""
-
-CUT = b"cut"
-"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:

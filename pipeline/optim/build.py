@@ -11,9 +11,10 @@ from pipeline.config import training as settings
 from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.model.host_copies import on_host
+from pipeline.optim.fused_adam import ADAM_STATE
 from pipeline.optim.lamb import Lamb
 from pipeline.optim.loss_scale import LossScale
-from pipeline.optim.muon import ADAM_STATE, MUON_STATE, Muon
+from pipeline.optim.muon import MUON_STATE, Muon
 from pipeline.optim.stable_adam_w import StableAdamW
 
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
@@ -83,8 +84,9 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
 
 
 def _adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    betas, on_gpu = (chosen.beta1, chosen.beta2), groups[0]["params"][0].is_cuda
     return torch.optim.AdamW(
-        groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon, fused=True
+        groups, lr=chosen.learning_rate, betas=betas, eps=chosen.epsilon, fused=True, capturable=on_gpu
     )
 
 
@@ -113,9 +115,26 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
     """Return the optimiser of the module's parameters.
 
-    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share.
+    Each group has a `rate_share`. At every step, `set_rates` multiplies the learning rate by this share.
     """
     return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
+
+
+def set_rates(optimizer: Any, rate: float) -> None:
+    """Give each group its share of the learning rate. On a GPU, the rates are tensors, which a recorded step reads."""
+    groups = optimizer.param_groups
+    device = groups[0]["params"][0].device
+    if device.type == "cpu":
+        for group in groups:
+            group["lr"] = rate * group["rate_share"]
+        return
+    if getattr(optimizer, "rates", None) is None:
+        # Filled one by one, since the host would wait for a copy.
+        optimizer.shares = torch.stack([torch.full((), group["rate_share"], device=device) for group in groups])
+        optimizer.rates = torch.empty_like(optimizer.shares)
+        for group, own in zip(groups, optimizer.rates.unbind(), strict=True):
+            group["lr"] = own
+    torch.mul(optimizer.shares, rate, out=optimizer.rates)
 
 
 def optimizer_tensors(optimizer: Any, module: nn.Module) -> dict[str, torch.Tensor]:

@@ -27,15 +27,17 @@ class LossScale:
     def follow(self, overflowed: Tensor) -> None:
         """Halve the scale if the gradients of a step overflowed; double it after GROWS_AFTER steps without overflow.
 
-        The host does not wait for the device.
+        Both tensors change in place, since a recorded step reads them, and the host does not wait for the device.
         """
-        bad, grows = overflowed.bool(), self.steps + 1 == GROWS_AFTER
-        self.value = self.value * torch.where(bad, BACKOFF, torch.where(grows, GROWTH, 1.0))
-        self.steps = torch.where(bad | grows, 0.0, self.steps + 1)
+        self.steps.add_(1)
+        bad, grows = overflowed.bool(), self.steps == GROWS_AFTER
+        self.value.mul_(torch.ones_like(self.value).masked_fill_(grows, GROWTH).masked_fill_(bad, BACKOFF))
+        self.steps.masked_fill_(bad | grows, 0.0)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Load copies of the tensors of another scale, by name."""
-        self.value, self.steps = (tensors[name].to(self.value.device) for name in vars(self))
+        for name, tensor in vars(self).items():
+            tensor.copy_(tensors[name])
 
 
 def loss_scale_of(optimizer: Any, autocast: torch.autocast, device: torch.device) -> LossScale | None:

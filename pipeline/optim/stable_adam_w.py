@@ -1,31 +1,33 @@
 """StableAdamW: AdamW with a lower rate where a tensor's gradients grow suddenly (Wortsman et al. 2023, algorithm 2)."""
 
+import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from pipeline.optim.lamb import Lamb, pieces
+from pipeline.optim.fused_adam import FusedAdam, block_like
 
 
-class StableAdamW(Lamb):
+class StableAdamW(FusedAdam):
     """AdamW whose rate is divided by max(1, RMS(g / sqrt(v))) per tensor; g is the gradient, v the corrected moment.
 
-    Moments, stacked matrices, `grad_scale` and `found_inf` are as in Lamb; updates are not scaled to norms.
+    Stacked matrices are as in Lamb.
     """
 
-    def _step_group(self, parameters: list[Any], group: dict[str, Any]) -> None:
-        scale = parameters[0].new_ones(()) if self.grad_scale is None else self.grad_scale
-        skip = torch.zeros_like(scale, dtype=torch.bool) if self.found_inf is None else self.found_inf > 0
-        gradients = [torch.where(skip, 0.0, parameter.grad / scale) for parameter in parameters]
-        updates = self._adam(parameters, gradients, skip, group["betas"], group["eps"])
-        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-        steps = self.state[parameters[0]]["step"]
-        correction = torch.where(skip, 1.0, 1 - group["betas"][1] ** steps)
-        squares = [self.state[parameter]["exp_avg_sq"] for parameter in parameters]
-        for update, gradient, square in zip(
-            *(pieces(tensors, group["matrices"]) for tensors in (updates, gradients, squares)), strict=True
-        ):
-            ratio = gradient.square() / (square / correction).clamp(min=group["eps"] ** 2)
-            update /= ratio.mean().sqrt().clamp(min=1.0)
-        torch._foreach_mul_(updates, torch.where(skip, 0.0, 1.0))
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        updates = self._negative_updates(parameters, group)
+        growth = self._growth(parameters, group)
+        self._add(parameters, updates, group["lr"] / growth.clamp(min=1.0))
+
+    def _growth(self, parameters: list[Tensor], group: dict[str, Any]) -> Tensor:
+        """Return RMS(g / sqrt(v)) of each matrix, after the moments were updated; NaN if the step is skipped."""
+        gradients, _, squares, steps = self._gradients_and_states(parameters)
+        correction = -torch.expm1(steps[0] * math.log(group["betas"][1]))  # 1 - beta ** step, also near 0
+        ratios = block_like(parameters, group["matrices"])
+        torch._foreach_copy_(ratios.tensors, squares)
+        ratios.flat.clamp_(min=correction * group["eps"] ** 2).rsqrt_()
+        torch._foreach_mul_(ratios.tensors, gradients)
+        norms = torch._foreach_norm(ratios.matrices)
+        torch._foreach_div_(norms, [math.sqrt(matrix.numel()) for matrix in ratios.matrices])
+        return torch.stack(norms) * correction.sqrt()

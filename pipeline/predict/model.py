@@ -13,7 +13,7 @@ from pipeline.errors import ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.model import is_published, open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.record import TextColumns
@@ -23,6 +23,7 @@ from pipeline.saved.digest import fingerprint
 from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved
 from pipeline.tasks.choice_tables import choice_cells
+from pipeline.tasks.schema import CUT
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary

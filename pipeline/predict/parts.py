@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import ConfigError
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import CUT
+from pipeline.tasks.schema import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"

@@ -1,4 +1,4 @@
-"""Pooling, prompts and maximum length with which a run's model turns a text into a vector."""
+"""Pooling, prompts and maximum length of a run's model: they turn hidden states into a vector of a text."""
 
 from typing import Literal
 

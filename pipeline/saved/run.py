@@ -1,4 +1,4 @@
-"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary."""
+"""Read a run's folder: its settings, its steps and its summary, as they were recorded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

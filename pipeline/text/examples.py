@@ -1,6 +1,7 @@
 """Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -42,64 +43,87 @@ def make_examples(
     The same arguments give the same bytes in every process. The table may be empty. With sampling.copies, all epochs
     that show the same copy have the same examples.
     """
-    copy = sampling.copy_of_epoch(epoch)
+    draws = _Draws(seed=seed, copy=sampling.copy_of_epoch(epoch), window=window)
     languages = [] if sampling.mix_languages else sorted(set(documents["language"].to_pylist()))
     if len(languages) < 2:
-        return _examples_of(documents, tokenizer, sampling, seed, copy, window)
+        return _examples_of(documents, tokenizer, sampling, draws)
     tables = []
     for language in languages:
         of_language = pc.indices_nonzero(pc.equal(documents["language"], language))
-        table = _examples_of(documents.take(of_language), tokenizer, sampling, seed, copy, window, f" {language}")
+        own = replace(draws, purpose=f" {language}")
+        table = _examples_of(documents.take(of_language), tokenizer, sampling, own)
         for name in ("document_a", "document_b"):
             in_window = of_language.take(table[name]).cast(pa.int32())
             table = table.set_column(table.schema.get_field_index(name), EXAMPLE.field(name), in_window)
         tables.append(table)
     examples = pa.concat_tables(tables)
-    return examples.take(generator(seed, copy, window, "languages").permutation(examples.num_rows)).combine_chunks()
+    return examples.take(
+        generator(seed, draws.copy, window, "languages").permutation(examples.num_rows)
+    ).combine_chunks()
 
 
-def _examples_of(
-    documents: pa.Table,
-    tokenizer: CachedTokenizer,
-    sampling: Sampling,
-    seed: int,
-    copy: int,
-    window: int,
-    purpose: str = "",
-) -> pa.Table:
-    """Make the examples of documents whose texts may be mixed; each `purpose` has its own random numbers."""
-    vocabulary = tokenizer.vocabulary
-    if not (sampling.two_texts or sampling.with_text):
-        encoded = encode_window(documents, tokenizer)
-        sequences, offsets, masked = masked_sequences(
-            encoded, vocabulary, sampling, seed=seed, copy=copy, window=window, purpose=purpose
-        )
-        return example_table(sequences, offsets, masked, vocabulary.template)
+@dataclass(frozen=True, kw_only=True)
+class _Draws:
+    """What the random numbers of a window's examples depend on."""
+
+    seed: int
+    copy: int
+    window: int
+    purpose: str = ""
+    """Documents of one window that are not mixed each have a purpose of their own."""
+
+
+def _examples_of(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
+    """Make the examples of documents whose texts may be mixed."""
     if sampling.two_texts:
-        sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
-        sentences = lines_after_prompts(sentences, sampling.prompts, tokenizer)
-    else:
-        sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces, join_lines=True)
-    encoded = _encode(sentences, document_offsets, documents, tokenizer)
-    tokens = encoded.tokens
+        return _rows_of_two_texts(documents, tokenizer, sampling, draws)
+    if sampling.with_text:
+        return _rows_with_text(documents, tokenizer, sampling, draws)
+    return _masked_rows(documents, tokenizer, sampling, draws)
+
+
+def _masked_rows(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
+    """Make rows of masked words, in pairs of segments or without them."""
+    vocabulary = tokenizer.vocabulary
+    encoded = encode_window(documents, tokenizer)
+    sequences, offsets, masked = masked_sequences(encoded, vocabulary, sampling, **vars(draws))
+    return example_table(sequences, offsets, masked, vocabulary.template)
+
+
+def _rows_of_two_texts(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
+    """Make rows of two texts that belong together, perhaps with prompts before them and hard negatives after them."""
+    vocabulary = tokenizer.vocabulary
+    lines, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
+    lines = lines_after_prompts(lines, sampling.prompts, tokenizer)
+    encoded = _encode(lines, document_offsets, documents, tokenizer)
     prompts = prompt_tokens(sampling.prompts, tokenizer)
     room = room_after_prompts(sampling.maximum_length, prompts)
-    sequences = sequences_of(encoded, vocabulary, sampling, room, seed, copy, window, purpose)
+    sequences = sequences_of(encoded, vocabulary, sampling, room, **vars(draws))
+    tokens = encoded.tokens
     if any(sampling.prompts):
         tokens, sequences = without_first_spaces(
-            tokens, sequences, sentences, encoded.sentence_offsets, sampling.prompts, room, tokenizer
+            tokens, sequences, lines, encoded.sentence_offsets, sampling.prompts, room, tokenizer
         )
         tokens, sequences = put_before_texts(tokens, sequences, *prompts)
-    strings = None
-    if sampling.with_text:
-        strings = strings_of(sentences, encoded.sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
-        if vocabulary.keeps_spaces:
-            tokens, sequences = encode_texts(strings, sequences, sampling.maximum_length, tokenizer)
     ids, offsets = assemble(tokens, sequences, vocabulary)
-    if sampling.two_texts:
-        parents = parent_hashes(documents)[sequences.document_a]
-        lengths = [len(prompt) for prompt in prompts]
-        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents, lengths)
+    masked = without_masks(ids, offsets)
+    parents = parent_hashes(documents)[sequences.document_a]
+    lengths = [len(prompt) for prompt in prompts]
+    return example_table(sequences, offsets, masked, vocabulary.template, parents, lengths)
+
+
+def _rows_with_text(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
+    """Make rows of one text each, which also hold the text as a string."""
+    vocabulary = tokenizer.vocabulary
+    spaces = vocabulary.keeps_spaces
+    sentences, document_offsets = window_sentences(documents, keep_spaces=spaces, join_lines=True)
+    encoded = _encode(sentences, document_offsets, documents, tokenizer)
+    sequences = sequences_of(encoded, vocabulary, sampling, sampling.maximum_length, **vars(draws))
+    strings = strings_of(sentences, encoded.sentence_offsets, sequences, keep_spaces=spaces)
+    tokens = encoded.tokens
+    if spaces:
+        tokens, sequences = encode_texts(strings, sequences, sampling.maximum_length, tokenizer)
+    ids, offsets = assemble(tokens, sequences, vocabulary)
     return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
 
 

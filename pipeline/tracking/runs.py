@@ -24,9 +24,6 @@ from pipeline.files.locks import locked_name
 from pipeline.tracking.drivers import is_gone, this_driver
 from pipeline.tracking.origin import origin
 
-TRAINING_VIEW = "workflowType=machine_learning"
-"""URL option that opens MLflow's training view; without it, MLflow 3.17 may open its view of chat models."""
-
 if TYPE_CHECKING:  # this import loads Ray, which this module does not need
     from pipeline.corpus.prepared import Corpus
 

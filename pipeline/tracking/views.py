@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from pipeline.tracking.runs import TRAINING_VIEW, experiments
+from pipeline.tracking.pages import TRAINING_VIEW
+from pipeline.tracking.runs import experiments
 
 
 def pages(uri: str, port: str) -> list[str]:

@@ -1,11 +1,12 @@
-"""Forward and backward of slots as CUDA graphs: one launch of a recorded graph instead of hundreds of launches.
+"""Forward and backward of slots, and the update of the weights, as CUDA graphs: one launch instead of hundreds.
 
 A graph has fixed shapes. So a slot is filled to one of SIZES sizes by dummy sequences, which count nowhere.
 """
 
 import gc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from pipeline.config.phases import Phase
 SIZES = 8
 """Sizes to which slots are filled."""
 WARM_UP = 3
-"""Runs before a graph is recorded: they compile code and let libraries choose their kernels."""
+"""Runs before a graph is recorded: they compile code, create an optimiser's state, and let libraries choose kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +67,10 @@ class _Graph:
 
 
 class SlotGraphs:
-    """Computes the gradients of slots by CUDA graphs, on one GPU.
+    """Computes the gradients of slots, and updates the weights by them, by CUDA graphs on one GPU.
 
-    A graph is recorded for the first slot of its size. All graphs share their memory and add to the same gradients.
+    A graph is recorded for the first slot of its size. All graphs share their memory and add to the same gradients,
+    which the graph of the update reads and sets to 0.
     """
 
     def __init__(self, objective: nn.Module, autocast: torch.autocast, device: torch.device, capacity: Capacity):
@@ -80,6 +82,13 @@ class SlotGraphs:
         self.graphs: dict[tuple[int, int], _Graph] = {}
         """Tokens and masked positions of a filled slot -> its graph."""
         self.pool = torch.cuda.graph_pool_handle()
+        self.cleared = False
+        """Whether the gradients are 0."""
+        self.updates = 0
+        """Updates that were not replayed."""
+        self.update_graph: torch.cuda.CUDAGraph | None = None
+        self.norm: Tensor | None = None
+        """The gradient norm that the graph of the update writes."""
 
     def start(self, batches: Sequence[Batch], counts: Mapping[str, float | Tensor]) -> list[Batch]:
         """Begin a step: set the gradients to 0, record the graphs that are missing, and return the filled batches.
@@ -95,9 +104,32 @@ class SlotGraphs:
         slots = [self.capacity.fill(batch) for batch in batches]
         for batch in slots:
             if (batch.tokens, batch.masked) not in self.graphs:
-                self.graphs[batch.tokens, batch.masked] = self._recorded(batch)
-        torch._foreach_zero_([gradient for _, gradient in self.gradients])
+                self.graphs[batch.tokens, batch.masked], self.cleared = self._recorded(batch), False
+        if not self.cleared:
+            self._clear()
+        self.cleared = False
         return slots
+
+    def update(self, clipped_update: Callable[[], Tensor]) -> Tensor:
+        """Call a function that updates the weights by the gradients; return its result, the gradient norm.
+
+        From the third step on, its launches are replayed, so it must be the same function at every step, and must read
+        what changes from tensors.
+        """
+        if self.updates < WARM_UP - 1:
+            self.updates += 1
+            return clipped_update()
+        if self.update_graph is None:
+            with self._record() as self.update_graph:
+                self.norm = clipped_update()
+                self._clear()
+        assert self.norm is not None
+        self.update_graph.replay()
+        self.cleared = True
+        return self.norm.clone()  # the next step overwrites the norm
+
+    def _clear(self) -> None:
+        torch._foreach_zero_([gradient for _, gradient in self.gradients])
 
     def add_gradients(self, batch: Batch) -> Mapping[str, Tensor]:
         """Add the gradients of a filled slot's losses, each divided by its divisor; return the sum of each loss term.
@@ -122,12 +154,18 @@ class SlotGraphs:
         self.gradients = self.gradients or [
             (parameter, parameter.grad) for parameter in self.objective.parameters() if parameter.grad is not None
         ]
+        with self._record() as graph:
+            sums = self._backward(static)
+        return _Graph(graph=graph, inputs=inputs, sums=sums)
+
+    @contextmanager
+    def _record(self) -> Generator[torch.cuda.CUDAGraph]:
+        """Record the operations of the block; nothing is computed until the graph is replayed."""
         gc.collect()  # so that no destructor waits for the device while the graph is recorded
         graph = torch.cuda.CUDAGraph()
         # Other threads may use the device meanwhile, such as the one that writes checkpoints.
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            sums = self._backward(static)
-        return _Graph(graph=graph, inputs=inputs, sums=sums)
+            yield graph
 
     def _backward(self, batch: Batch) -> Mapping[str, Tensor]:
         with self.autocast:

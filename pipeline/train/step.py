@@ -8,6 +8,7 @@ second computes the gradients slot by slot (GradCache, Gao et al. 2021).
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from pipeline.evaluation.gather import gather_slots
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
+from pipeline.optim.build import set_rates
 from pipeline.optim.loss_scale import LossScale, loss_scale_of
 from pipeline.train.graphs import SlotGraphs
 
@@ -48,7 +50,7 @@ class Compute:
     world: int = 1
     """Number of ranks."""
     graphs: SlotGraphs | None = None
-    """CUDA graphs of forward and backward; None: each operator is launched on its own."""
+    """CUDA graphs of forward, backward and update; None: each operator is launched on its own."""
 
 
 def distributed(
@@ -91,11 +93,12 @@ def train_step(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm.
 
-    The norm is over all ranks and before clipping. The host does not wait for the device, except with Muon.
+    The norm is over all ranks and before clipping. The host does not wait for the device.
     """
     scale = loss_scale_of(optimizer, compute.autocast, compute.device)
     sums = backward(objective, slots, counts, compute, step=step, scale=scale)
-    return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm, scale=scale)
+    norm = update(optimizer, objective, rate=rate, clip_norm=clip_norm, scale=scale, graphs=compute.graphs)
+    return sums, norm
 
 
 def seed_dropout(seed: int, step: int, slot: int) -> None:
@@ -214,29 +217,40 @@ def _require_equal_passes(first: Tensor, second: Tensor) -> None:
 
 
 def update(
-    optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float, scale: LossScale | None = None
-) -> torch.Tensor:
+    optimizer: Any,
+    module: nn.Module,
+    *,
+    rate: float,
+    clip_norm: float,
+    scale: LossScale | None = None,
+    graphs: SlotGraphs | None = None,
+) -> Tensor:
     """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients.
 
     `scale` is a factor in the gradients. Return the gradient norm before clipping, without this factor. If the norm is
     not finite, weights and optimiser state stay unchanged, and only the loss scale falls. The host does not wait for
-    the device.
+    the device. With `graphs`, which computed the gradients, the update becomes a graph too.
     """
+    assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must use grad_scale and found_inf"
+    set_rates(optimizer, rate)
+    clipped = partial(_clipped_update, optimizer, module, clip_norm, scale)
+    norm = clipped() if graphs is None else graphs.update(clipped)
+    optimizer.zero_grad(set_to_none=True)
+    return norm
+
+
+def _clipped_update(optimizer: Any, module: nn.Module, clip_norm: float, scale: LossScale | None) -> Tensor:
+    """Do the work of `update` that a graph can record: it reads rates, gradients and scale from their tensors."""
     # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
     # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale also clips the gradients, and
     # found_inf skips steps whose norm is not finite.
-    assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must use grad_scale and found_inf"
-    norm = torch.nn.utils.get_total_norm(
-        [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-    )
+    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
     norm = norm if scale is None else norm / scale.value
     clip = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
     optimizer.grad_scale = clip if scale is None else clip * scale.value
     optimizer.found_inf = (~norm.isfinite()).float()
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group["rate_share"]
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
     if scale is not None:
         scale.follow(optimizer.found_inf)
     return norm

@@ -17,7 +17,7 @@ from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, duration
-from pipeline.tracking.runs import TRAINING_VIEW
+from pipeline.tracking.pages import TRAINING_VIEW
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
     from pipeline.corpus.prepared import Corpus

@@ -21,7 +21,7 @@ from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttenti
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
-from pipeline.config.training import AdamW, Lamb
+from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.finetune.seen_words import SeenWords
 from pipeline.finetune.trial import train_epoch, train_on_slots
@@ -36,7 +36,7 @@ from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.objectives.terms import divisors
-from pipeline.optim.build import build_optimizer
+from pipeline.optim.build import build_optimizer, set_rates
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.checkpoint import snapshot
 from pipeline.train.step import Compute, train_step
@@ -50,7 +50,7 @@ SIZES = ((6, 64), (9, 48), (4, 33))
 KERNEL = ("_varlen_attn", "_varlen_attn_backward")
 KERNEL_WITH_DROPOUT = ("_flash_attention_forward", "_flash_attention_backward")
 """Forward and backward of the variable-length kernel."""
-OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
+OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb(), "stable": StableAdamW(), "muon": Muon()}
 
 
 def batch_of(rows: int = 6, length: int = 64) -> Batch:
@@ -99,7 +99,8 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
 
 
 @pytest.mark.parametrize(
-    ("family", "optimizer"), [*((family, "adamw") for family in get_args(FamilyName)), ("bert", "lamb")]
+    ("family", "optimizer"),
+    [*((family, "adamw") for family in get_args(FamilyName)), *(("bert", name) for name in ("lamb", "stable", "muon"))],
 )
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float) -> None:
@@ -153,6 +154,19 @@ def test_float16_with_a_loss_scale_without_a_wait() -> None:
 def test_float32_takes_the_padded_path() -> None:
     watch = pretraining_steps(MaskedTokens(MODEL, WORDS), AdamW(), batch_of(), torch.autocast("cuda", enabled=False))
     assert watch.counts["_varlen_attn"] == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_rates_are_tensors_that_stay(optimizer: str) -> None:
+    """A recorded update reads them."""
+    module, rates = module_of("bert"), []
+    with on_device():
+        move(module)
+        chosen = build_optimizer(OPTIMIZERS[optimizer], module)
+        for rate in (1e-4, 2e-4):
+            set_rates(chosen, rate)
+            rates.append([group["lr"] for group in chosen.param_groups])
+    assert all(one is other and one.device == CUDA for one, other in zip(*rates, strict=True))
 
 
 LABELS = 3

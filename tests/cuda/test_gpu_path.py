@@ -15,7 +15,7 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "two and not rows and not bfloat16"],
+    "budget": ["budget.py", "-k", "update or two and not rows and not bfloat16"],
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
     "operators": ["budget.py", "-k", "plan"],

@@ -154,7 +154,7 @@ AREAS = (
         tests=(
             "tests/unit/train/test_extra_checkpoints.py",
             "tests/unit/train/test_saver.py",
-            "tests/unit/test_google_storage.py",
+            "tests/unit/files/test_google_storage.py",
             "tests/unit/show/test_seen.py",
             "tests/unit/train/test_checkpoint.py",
             "tests/golden/test_losses.py",
@@ -162,8 +162,10 @@ AREAS = (
     ),
     Area(
         name="storage",
-        code=("storage.py", "local_files.py"),
-        tests=tuple(f"tests/unit/test_{name}.py" for name in ("storage", "local_files", "google_storage", "locks")),
+        code=("files/storage.py", "files/local_files.py"),
+        tests=tuple(
+            f"tests/unit/files/test_{name}.py" for name in ("storage", "local_files", "google_storage", "locks")
+        ),
     ),
     Area(
         name="WordPiece",
@@ -184,12 +186,12 @@ AREAS = (
     Area(
         name="scores",
         code=(
-            *(f"tasks/{name}.py" for name in ("metrics", "entities", "squad_metrics", "ranking_metrics")),
+            *(f"tasks/metrics/{name}.py" for name in ("label_metrics", "entities", "squad", "ranking")),
             *("evaluation/retrieval/measures.py", "evaluation/retrieval/ranking.py"),
         ),
         tests=(
-            *(f"tests/unit/tasks/test_{name}.py" for name in ("squad_metrics", "ranking_metrics", "selection")),
-            *(f"tests/unit/tasks/test_{name}.py" for name in ("word_columns", "metrics", "entities")),
+            *(f"tests/unit/tasks/metrics/test_{name}.py" for name in ("squad", "ranking", "label_metrics", "entities")),
+            *(f"tests/unit/tasks/test_{name}.py" for name in ("word_columns", "selection")),
             "tests/unit/evaluation/retrieval/test_measures.py",
         ),
     ),

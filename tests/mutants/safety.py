@@ -9,7 +9,7 @@ OF_SAFETY = (
     Mutant(
         name="digest-unverified",
         guarantee="checkpoints: size and digest of every file are verified",
-        file="storage.py",
+        file="files/storage.py",
         before="if sha256(location) != digest:",
         after="if not sha256(location):",
         tests=(STORAGE,),
@@ -17,7 +17,7 @@ OF_SAFETY = (
     Mutant(
         name="oldest-checkpoint",
         guarantee="checkpoints: the newest sound one is loaded",
-        file="train/checkpoint.py",
+        file="saved/checkpoints.py",
         before="for step in reversed(steps_saved(run_folder)):",
         after="for step in steps_saved(run_folder):",
         tests=("tests/unit/train/test_checkpoint.py::test_newest_sound_skips_damaged_checkpoints",),
@@ -25,7 +25,7 @@ OF_SAFETY = (
     Mutant(
         name="storage-away-is-damage",
         guarantee="checkpoints: storage that fails for a while costs no work",
-        file="storage.py",
+        file="files/storage.py",
         before="return isinstance(error, FileNotFoundError) or error.errno == errno.EIO",
         after="return isinstance(error, OSError)",
         tests=(STORAGE,),
@@ -58,7 +58,7 @@ OF_SAFETY = (
     Mutant(
         name="manifest-first",
         guarantee="nothing half-written: a manifest is written last",
-        file="storage.py",
+        file="files/storage.py",
         before="    make_folder(target)\n    files = {}\n",
         after="    make_folder(target)\n    write_json(join(target, MANIFEST), about)\n    files = {}\n",
         tests=(STORAGE,),
@@ -66,7 +66,7 @@ OF_SAFETY = (
     Mutant(
         name="manifest-deleted-last",
         guarantee="nothing half-written: a manifest is deleted first",
-        file="storage.py",
+        file="files/storage.py",
         before="    if is_file(manifest):\n        delete_file(manifest)\n",
         after="",
         tests=(STORAGE,),
@@ -74,7 +74,7 @@ OF_SAFETY = (
     Mutant(
         name="written-in-place",
         guarantee="nothing half-written: readers never see a part of a file",
-        file="storage.py",
+        file="files/storage.py",
         before="        replace_file(path, content)\n",
         after="        with open(path, 'wb') as stream:\n            stream.write(content)\n",
         tests=(STORAGE,),
@@ -91,7 +91,7 @@ OF_SAFETY = (
     Mutant(
         name="errors-on-standard-output",
         guarantee="errors: one line, and exit code 2 for what the user can fix",
-        file="exit_codes.py",
+        file="command_line/exit_codes.py",
         before='print(as_called(f"error: {error}"), file=sys.stderr)',
         after='print(as_called(f"error: {error}"))',
         tests=("tests/unit/command_line/test_exit_codes.py",),
@@ -99,7 +99,7 @@ OF_SAFETY = (
     Mutant(
         name="lock-shared",
         guarantee="locks: a second process that would write the same folder is refused",
-        file="locks.py",
+        file="files/locks.py",
         before="fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB",
         after="fcntl.LOCK_EX if wait else fcntl.LOCK_SH | fcntl.LOCK_NB",
         tests=("tests/unit/files/test_locks.py",),
@@ -123,7 +123,7 @@ OF_SAFETY = (
     Mutant(
         name="secrets-in-options",
         guarantee="secrets: no login and no key of a location is shown or recorded",
-        file="locations.py",
+        file="files/locations.py",
         before='return KEY_OPTION.sub(r"\\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))',
         after='return LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location)',
         tests=("tests/unit/files/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),
@@ -131,7 +131,7 @@ OF_SAFETY = (
     Mutant(
         name="logins-accepted",
         guarantee="secrets: no login and no key of a location is shown or recorded",
-        file="locations.py",
+        file="files/locations.py",
         before="    _refuse_login(location)\n    if location.startswith(LOCAL_URL):",
         after="    if location.startswith(LOCAL_URL):",
         tests=("tests/unit/files/test_locations.py::test_no_location_of_a_run_may_have_a_login_in_it",),

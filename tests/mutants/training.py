@@ -226,9 +226,9 @@ OF_TRAINING = (
     Mutant(
         name="moments-uncorrected",
         guarantee="optimisers: moments are corrected for their bias",
-        file="optim/lamb.py",
-        before="[torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]",
-        after="[torch.ones_like(steps[0]) for beta in betas]",
+        file="optim/fused_adam.py",
+        before="torch._foreach_add_(steps, 1)",
+        after="torch._foreach_add_(steps, 1_000_000)",
         tests=("tests/unit/optim/test_lamb.py",),
     ),
     Mutant(

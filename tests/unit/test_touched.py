@@ -9,9 +9,7 @@ from tests import touched
 from tests.touched import ALL, ROOT, SECOND_TIER, changed_files, needed
 
 SECOND = re.compile(r"pytest\.mark\.second\b|second=")
-HELD_BY_ALL = {"tests/cuda/test_gpu_path.py", "tests/unit/command_line/test_environment.py"} | {
-    f"tests/ray/test_{name}.py" for name in ("stream", "watch")
-}
+HELD_BY_ALL = {"tests/cuda/test_gpu_path.py", "tests/ray/test_stream.py", "tests/ray/test_watch.py"}
 """Modules that only a change of code that most jobs stand on can break."""
 
 

@@ -1,6 +1,6 @@
-"""The tree of files in pipeline/README.md, with first sentences of docstrings; beginnings of docstrings and of skips.
+"""The map in pipeline/README.md: rooms, files to begin with, what exists; beginnings of docstrings and of skips.
 
-python -m tests.unit.test_tree     # writes it anew
+python -m tests.unit.test_tree     # prints every file of pipeline/ and jobs/ with the first sentence of its docstring
 """
 
 import ast
@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "pipeline" / "README.md"
-TREE = re.compile(r"(?<=<!-- tree -->\n```text\n).*?(?=\n```\n<!-- /tree -->)", re.S)
+MOST_TO_BEGIN = 15
+"""Most files in which the map shows how a run goes."""
 BEGINS_BADLY = re.compile(r'^\s*"""(What|How|Where|Of|That which)\b.*$', re.M)
 NOT_YET = {
     "tests/parity/test_api.py",
@@ -21,11 +22,6 @@ NOT_YET = {
     "tests/unit/model/test_gpu.py",
 }
 """Files whose docstrings still begin badly."""
-OTHERS = {
-    "prices.toml": "Prices, bandwidths and assumed utilisation of machines, for --plan",
-    "py.typed": "",
-    "CHANGELOG.md": "",
-}
 
 
 def documented(file: Path) -> str:
@@ -36,22 +32,43 @@ def documented(file: Path) -> str:
 
 def tree() -> str:
     """One line per file of pipeline/ and jobs/, below its folder's."""
+    folders = [ROOT / "jobs", *sorted(path.parent for path in (ROOT / "pipeline").rglob("__init__.py"))]
     lines = []
-    for folder in (
-        ROOT / "jobs",
-        ROOT / "pipeline",
-        *sorted(path for path in (ROOT / "pipeline").iterdir() if (path / "__init__.py").exists()),
-    ):
+    for folder in folders:
         lines.append(f"{folder.relative_to(ROOT)}/")
         files = {path.name: documented(path) for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"}
-        files |= OTHERS if folder.name == "pipeline" else {}
         lines += [f"    {name:<24}{line}".rstrip() for name, line in files.items()]
     return "\n".join(lines)
 
 
-def test_every_file_is_in_the_tree_with_the_first_sentence_of_its_docstring() -> None:
-    (written,) = TREE.findall(README.read_text())
-    assert written == tree(), "python -m tests.unit.test_tree writes it anew"
+def section(title: str) -> str:
+    """A section of the map."""
+    return README.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_map_has_every_room_and_loose_file() -> None:
+    rooms = re.findall(r"`(\w+)/`:", section("Rooms"))
+    folders = {path.parent.name for path in (ROOT / "pipeline").glob("*/__init__.py")}
+    assert len(rooms) == len(set(rooms)) and set(rooms) == folders
+    loose = {path.name for path in (ROOT / "pipeline").glob("*.py")} - {"__init__.py"}
+    assert [name for name in loose if f"`{name}`" not in section("Rooms")] == []
+
+
+def test_the_map_begins_with_few_files() -> None:
+    files = re.findall(r"^\d+\. `([\w/.]+)`", section("Where to begin"), re.M)
+    assert 10 < len(files) <= MOST_TO_BEGIN
+    assert [name for name in files if not any((ROOT / folder / name).is_file() for folder in ("pipeline", "."))] == []
+
+
+def test_what_the_map_says_of_additions_exists() -> None:
+    names = re.findall(r"`(\w+/[\w/]*\w+\.py|\w+/)`", section("How to add"))
+    missing = [name for name in names if not any((ROOT / folder / name).exists() for folder in ("pipeline", "."))]
+    short = [name for name in missing if not list((ROOT / "pipeline").rglob(name))]  # families/table.py
+    assert len(names) > 40 and short == []
+
+
+def test_every_file_says_what_it_is() -> None:
+    assert [line for line in tree().splitlines() if line.startswith("    ") and len(line.split()) < 3] == []
 
 
 def test_docstrings_begin_with_a_verb_or_the_noun() -> None:
@@ -91,4 +108,4 @@ def test_a_skipped_test_says_what_it_needs() -> None:
 
 
 if __name__ == "__main__":
-    README.write_text(TREE.sub(lambda _: tree(), README.read_text()))
+    print(tree())

@@ -24,7 +24,7 @@ from pipeline.errors import JOBS, ConfigError, PipelineError
 from pipeline.files.locations import absolute, is_absolute, is_url, without_login
 from tests.refusals import refusal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, Prepare, *get_args(View), *get_args(Bench))
 NO_LOCATIONS = {
     *(
@@ -53,7 +53,7 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 """Settings that are locations under a name that is a text's in other jobs."""
 CALLERS = {
     "absolute": {
-        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/tracking/runs.py"),
+        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/embed/loaded.py", "pipeline/tracking/runs.py"),
         *("pipeline/bench/ablation.py", "pipeline/bench/gpu.py", "pipeline/bench/train.py"),
         *(
             "pipeline/embed/query_files.py",

@@ -24,7 +24,7 @@ except ConfigError as error:
 
 def lock_elsewhere(folder: Path) -> str:
     """Return the output of a second process that tries to take the lock."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     return subprocess.run(
         [sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -72,7 +72,7 @@ except ConfigError as error:
 def hold_elsewhere(location: Path, *words: str) -> subprocess.Popen:
     """A process that wants the lock of a name, and keeps it until it gets a line."""
     command = [sys.executable, "-c", HOLD, str(location), *words]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     return subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

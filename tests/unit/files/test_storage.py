@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import entry_at
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WITHOUT_PYARROW = """
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ for name in ("pyarrow", "rich", "requests"):
     sys.modules[name] = None  # importing it raises ImportError
 
 import pipeline.command_line.columns, pipeline.files.web, pipeline.evaluation.minimal_pairs.paradigms
-from pipeline import storage
+from pipeline.files import storage
 
 folder = Path(sys.argv[1])
 (folder / "source").mkdir()

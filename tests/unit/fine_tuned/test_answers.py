@@ -10,13 +10,14 @@ import torch
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import DataError
-from pipeline.fine_tuned.answers import CUT, answer_items, answer_schema, items_of, span_row
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of, span_row
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Tuned
+from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import SAVED_AS_SIMILARITY, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 

@@ -340,7 +340,7 @@ def test_a_stopped_process_says_by_its_exit_code_what_stopped_it(number: signal.
         [sys.executable, "-c", STOPPED],
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert process.stdout and process.stdout.readline() == "ready\n"
     process.send_signal(number)

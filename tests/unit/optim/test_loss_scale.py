@@ -26,6 +26,7 @@ HALF = Placement(precision="float16")
 @given(overflows=st.lists(st.booleans(), min_size=1, max_size=40), every=st.integers(1, 4))
 def test_the_scale_moves_as_that_of_torch(overflows: list[bool], every: int) -> None:
     scale, theirs = LossScale(CPU), torch.full((), FIRST)
+    value, steps = scale.value, scale.steps
     tracker = torch.zeros((), dtype=torch.int32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loss_scale, "GROWS_AFTER", every)
@@ -34,6 +35,7 @@ def test_the_scale_moves_as_that_of_torch(overflows: list[bool], every: int) -> 
             scale.follow(found)
             torch._amp_update_scale_(theirs, tracker, found, GROWTH, BACKOFF, every)
             assert scale.value == theirs and scale.steps == tracker
+    assert scale.value is value and scale.steps is steps, "a recorded step reads these tensors"
 
 
 @pytest.mark.parametrize("chosen", [AdamW(), Lamb(), StableAdamW()])
@@ -79,6 +81,7 @@ def test_checkpoints_have_the_scale() -> None:
     optimizer.step()
     load_optimizer(other, again, optimizer_tensors(optimizer, module))
     loaded = loss_scale_of(other, FLOAT16, CPU)
+    scale.follow(torch.tensor(1.0))
     assert loaded is not None and (loaded.value, loaded.steps) == (FIRST / 2, 2)
     assert loss_scale_of(other, torch.autocast("cpu"), CPU) is None, "a run that goes on in bfloat16"
 

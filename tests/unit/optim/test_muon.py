@@ -88,7 +88,7 @@ def test_a_step_without_a_finite_gradient_changes_nothing() -> None:
     before = weights(module)
     update(optimizer, module, rate=0.01, clip_norm=1.0)
     assert all(torch.equal(one, other) for one, other in zip(before, module.parameters()))
-    assert optimizer_tensors(optimizer, module) == {}
+    assert not any(value.any() for value in optimizer_tensors(optimizer, module).values())
 
 
 def test_a_restored_one_goes_on_as_if_never_stopped() -> None:

@@ -17,7 +17,6 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import CUT
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import About, save_tuned
@@ -31,6 +30,7 @@ from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, identify, load, with_words
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
+from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

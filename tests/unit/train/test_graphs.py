@@ -13,14 +13,15 @@ from pipeline.bench.cases import Case
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import LocalAttention
 from pipeline.config.placement import Placement
-from pipeline.config.training import AdamW
+from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.errors import ConfigError
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
+from pipeline.optim.loss_scale import FIRST, LossScale
 from pipeline.presets.table import PRESETS
 from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
-from pipeline.train.step import Compute, Slot, backward, train_step
+from pipeline.train.step import Compute, Slot, backward, train_step, update
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
 PRESETS_OF_FAMILIES = ("bert-tiny", "roberta-tiny", "albert-mini", "modernbert-tiny")
@@ -126,6 +127,32 @@ def test_graphs_train_as_eager_code(preset: str) -> None:
     assert 1 < recorded <= SIZES
     torch.testing.assert_close(losses, wanted, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(weights, weights_wanted, rtol=0.1, atol=3e-3)
+
+
+def updated_on_gpu(chosen: AdamW, *, graphs: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the norms of eight updates, of which the sixth is not finite, and the weights after them."""
+    device = torch.device("cuda")
+    module, scale, norms = module_of("bert-tiny").to(device), LossScale(device), []
+    optimizer, random = build_optimizer(chosen, module), torch.Generator(device).manual_seed(0)
+    recorded = SlotGraphs(module, torch.autocast("cuda"), device, CAPACITY)
+    recorded.gradients = [(parameter, torch.zeros_like(parameter)) for parameter in module.parameters()]
+    for step in range(8):
+        for parameter, gradient in recorded.gradients:
+            parameter.grad = gradient.normal_(generator=random).mul_(scale.value)
+        if step == 5:
+            recorded.gradients[3][1].view(-1)[0] = torch.inf
+        rate, chosen_graphs = 1e-3 / (1 + step), recorded if graphs else None
+        norms.append(update(optimizer, module, rate=rate, clip_norm=1.0, scale=scale, graphs=chosen_graphs))
+    assert scale.value == FIRST / 2 and (recorded.update_graph is not None) == graphs
+    return norms, [parameter.detach() for parameter in module.parameters()]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("chosen", [AdamW(), Lamb(), StableAdamW(), Muon()])
+def test_a_replayed_update_is_an_eager_one(chosen: AdamW) -> None:
+    (norms, weights), (wanted, wanted_weights) = (updated_on_gpu(chosen, graphs=graphs) for graphs in (True, False))
+    torch.testing.assert_close(norms, wanted, equal_nan=True)
+    torch.testing.assert_close(weights, wanted_weights)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -29,7 +29,7 @@ from pipeline.embed.folder import (
 from pipeline.errors import ConfigError, DataError
 from pipeline.workflows.inputs import CHECKS, check_inputs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TASK = {"name": "moods", "kind": "classification", "labels": ["sad", "glad"], "metrics": ["accuracy"]}
 ROWS = [{"review": f"kar {number}", "other": "mir", "mood": ("sad", "glad")[number % 2]} for number in range(40)]
 
