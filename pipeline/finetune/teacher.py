@@ -19,7 +19,7 @@ from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.problems import Problem, Teacher
 from pipeline.objectives.logits import compute_logits
-from pipeline.saved.files import fingerprint
+from pipeline.saved.digest import fingerprint
 from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.prepared import Prepared

@@ -19,7 +19,8 @@ from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
 from pipeline.predict.columns import FILL, choice_names, match_columns
-from pipeline.saved.files import NoModel, fingerprint
+from pipeline.saved.digest import fingerprint
+from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.schema import CUT

@@ -29,7 +29,7 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, identify, load, with_words
 from pipeline.predict.rows import predict_rows
-from pipeline.saved.files import fingerprint
+from pipeline.saved.digest import fingerprint
 from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
