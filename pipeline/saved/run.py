@@ -1,4 +1,4 @@
-"""Read a run's folder: its settings, its steps and its summary, as they were recorded."""
+"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
