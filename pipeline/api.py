@@ -18,7 +18,7 @@ from pipeline.files import storage
 from pipeline.files.locations import absolute
 from pipeline.fine_tuned.tuned import TunedModel, has_vectors, save_tuned, trained_recipe
 from pipeline.reporting import Report, Waiting, beating, no_op, print_line
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 
 __all__ = ["Device", "Guesses", "Kind", "LoadedModel", "Text", "Tokens", "load"]
 
@@ -139,7 +139,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
     return load_as(LoadedModel, location, device)
 
 
-def _saved_recipe(tuned: TunedModel) -> Recipe:
+def _saved_recipe(tuned: TunedModel) -> VectorRecipe:
     """Return the recipe that `load` reads from a fine-tuned model that was saved."""
     recipe = trained_recipe(tuned.about)
     if not has_vectors(tuned.about):

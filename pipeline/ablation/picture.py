@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.ablation.outcomes import lower_is_better
-from pipeline.ablation.results import Result, better
+from pipeline.ablation.results import AblationResult, better
 from pipeline.ablation.table import percent
 from pipeline.tracking.curves import BLUE, GREY, RED
 
@@ -15,7 +15,7 @@ LABEL_WIDTH = 24
 """Characters after which a variant's label is wrapped."""
 
 
-def draw(result: Result) -> Figure:
+def draw(result: AblationResult) -> Figure:
     """Draw one panel per score: each variant's mean difference to the first variant, with a 95% interval if known.
 
     A score without any difference has no panel. Blue: significantly better than the first variant; red: significantly
@@ -40,7 +40,7 @@ def draw(result: Result) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, result: Result, score: str) -> None:
+def _panel(axes: Axes, result: AblationResult, score: str) -> None:
     """Draw one score's differences."""
     scale = 100 if percent(score) else 1
     axes.axvline(0, color=GREY, linewidth=1, linestyle=":")

@@ -3,7 +3,7 @@
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from pipeline.ablation.results import Result
+from pipeline.ablation.results import AblationResult
 from pipeline.ablation.table import as_json, markdown
 from pipeline.files import storage
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # an ablation should start without matplotlib
 TABLE, PICTURE, VALUES = "table.md", "differences", "ablation.json"
 
 
-def publish(result: Result, figure: "Figure", folder: str) -> list[str]:
+def publish(result: AblationResult, figure: "Figure", folder: str) -> list[str]:
     """Write the picture as PNG and SVG, the table as Markdown and, last, all values as JSON.
 
     Return lines that name the folder and the files.

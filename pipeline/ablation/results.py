@@ -51,7 +51,7 @@ class ResultRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class AblationResult:
     """The result table of an ablation."""
 
     name: str
@@ -76,7 +76,9 @@ class Result:
         return self.comparisons > UNCORRECTED
 
 
-def result_of(name: str, budget: str, variants: Sequence[Variant], outcomes: Sequence[Sequence[Outcome]]) -> Result:
+def result_of(
+    name: str, budget: str, variants: Sequence[Variant], outcomes: Sequence[Sequence[Outcome]]
+) -> AblationResult:
     """Return the result of the variants.
 
     `outcomes` has, for each variant, one outcome per seed; all variants have the same order of seeds.
@@ -95,7 +97,7 @@ def result_of(name: str, budget: str, variants: Sequence[Variant], outcomes: Seq
     values = [value for number, score in keys if (value := rows[number].cells[score].p_value) is not None]
     for (number, score), value in zip(keys, holm(values) if len(values) > UNCORRECTED else values, strict=True):
         rows[number].cells[score] = replace(rows[number].cells[score], p_value=value)
-    return Result(name=name, budget=budget, rows=tuple(rows), scores=tuple(scores), comparisons=len(values))
+    return AblationResult(name=name, budget=budget, rows=tuple(rows), scores=tuple(scores), comparisons=len(values))
 
 
 def _cells(first: Variant, first_runs: Sequence[Outcome], variant: Variant, runs: Sequence[Outcome]) -> dict[str, Cell]:

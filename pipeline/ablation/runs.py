@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlflow.tracking import MlflowClient
 
-from pipeline.ablation.results import Result, ResultRow
+from pipeline.ablation.results import AblationResult, ResultRow
 from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
@@ -72,7 +72,7 @@ def _record(run: AblationRun) -> None:
     storage.write_json(storage.join(run.folder, RECORD), ids)
 
 
-def log_result(run: AblationRun, result: Result, figure: "Figure") -> None:
+def log_result(run: AblationRun, result: AblationResult, figure: "Figure") -> None:
     """Log the table and the picture to the ablation's run, and each variant's scores to the variant's child run."""
     text, client = markdown(result), run.client
     client.log_text(run.mlflow.run_id, text, "table.md")

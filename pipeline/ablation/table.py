@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from pipeline.ablation.outcomes import BITS, LOSS, lower_is_better
-from pipeline.ablation.results import Cell, Result, ResultRow
+from pipeline.ablation.results import AblationResult, Cell, ResultRow
 from pipeline.command_line.columns import aligned
 from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.ablations import ABLATIONS
@@ -72,7 +72,7 @@ def _score_head(score: str) -> str:
     return ", ".join(filter(None, [score, unit, "↓" if lower_is_better(score) else "↑"]))
 
 
-def table_lines(result: Result) -> list[str]:
+def table_lines(result: AblationResult) -> list[str]:
     """Return the lines of the table for a terminal. Each variant has a line of medians, then a line of differences."""
     heads = [*SIZES, *map(_score_head, result.scores)]
     rows = []
@@ -83,7 +83,7 @@ def table_lines(result: Result) -> list[str]:
     return [*aligned(heads, rows), "", *notes(result)]
 
 
-def markdown(result: Result) -> str:
+def markdown(result: AblationResult) -> str:
     """Return the table as Markdown."""
     heads = [*SIZES, *map(_score_head, result.scores)]
     lines = [f"# Ablation {result.name}", "", f"| {' | '.join(heads)} |", f"|---{'|--:' * (len(heads) - 1)}|"]
@@ -101,7 +101,7 @@ def markdown(result: Result) -> str:
     return "\n".join([*lines, "", *(f"- {note}" for note in notes(result)), ""])
 
 
-def notes(result: Result) -> list[str]:
+def notes(result: AblationResult) -> list[str]:
     """Return the lines below the table: the budget that all variants share, the meaning of the numbers, cautions."""
     first, seeds = result.rows[0].variant.label, result.seeds
     several = "s" * (seeds > 1)
@@ -126,7 +126,7 @@ def notes(result: Result) -> list[str]:
     return lines + _cautions(result)
 
 
-def _cautions(result: Result) -> list[str]:
+def _cautions(result: AblationResult) -> list[str]:
     """Return notes about scores that are not compared, untrained runs, and copies that no run showed twice."""
     lines = []
     uncompared = [
@@ -155,7 +155,7 @@ def _cautions(result: Result) -> list[str]:
     return lines
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: AblationResult) -> dict[str, Any]:
     """Return the table with all values, for ablation.json."""
     return {
         "name": result.name,

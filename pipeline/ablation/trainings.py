@@ -38,7 +38,7 @@ reserved CPUs or GPUs as well, the workers might wait for ever.
 """
 
 
-class Watch(tune.Callback):
+class TrainingsWatch(tune.Callback):
     """Report the lines of each trial, with the label of its run in front."""
 
     def __init__(self, labels: Sequence[str], names: Sequence[str], report: Report) -> None:
@@ -77,7 +77,7 @@ class Stop(tune.Stopper):
         """The first error of a run; None if no run has failed."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return an empty state, as `Watch` does."""
+        """Return an empty state, as `TrainingsWatch` does."""
         return {}
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -99,7 +99,7 @@ def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report:
     most placement.restarts times. After Ctrl-C or SIGTERM, stops all runs and raises KeyboardInterrupt.
     """
     each = list(runs.values())
-    watch = Watch(list(runs), [str(run.name) for run in each], report)
+    watch = TrainingsWatch(list(runs), [str(run.name) for run in each], report)
     with scratch_folder("tune") as folder, interrupts_deferred() as stopped:
         stop = Stop(stopped, report)
         try:
@@ -120,7 +120,9 @@ def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report:
     return [_summary(run) for run in each]
 
 
-def _tuner(runs: list[Pretrain], at_once: int, train: Train, folder: str, stop: Stop, watch: Watch) -> tune.Tuner:
+def _tuner(
+    runs: list[Pretrain], at_once: int, train: Train, folder: str, stop: Stop, watch: TrainingsWatch
+) -> tune.Tuner:
     """Return the Tuner with a trial per run; `folder` is a temporary folder for the files of Tune."""
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(_train, runs=runs, train=train, command=sys.argv), RESERVED),

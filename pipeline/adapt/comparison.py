@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.adapt.evidence import TextPair, pairs_of
 from pipeline.adapt.heldout import LEAST_PAIRS, HeldOut, tables
-from pipeline.adapt.start import Start
+from pipeline.adapt.start import AdaptStart
 from pipeline.adapt.steps import ADAPTED, FOUND
 from pipeline.config.data import TwoCrops
 from pipeline.config.embed import Embed
@@ -108,7 +108,7 @@ def _example(pair: TextPair, right: int, texts: Texts, system: str, ranked: np.n
 
 
 def heldout_lines(
-    output: str, heldout: HeldOut, encoders: Mapping[str, Embed], start: Start, report: Report
+    output: str, heldout: HeldOut, encoders: Mapping[str, Embed], start: AdaptStart, report: Report
 ) -> list[str]:
     """Return the lines of the comparison on held-out pairs, which is recorded in the output; `encoders` by system.
 

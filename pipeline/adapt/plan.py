@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pipeline.adapt.heldout import training_corpus
-from pipeline.adapt.start import Start, read_start
+from pipeline.adapt.start import AdaptStart, read_start
 from pipeline.adapt.steps import (
     MASKED,
     Trainings,
@@ -53,7 +53,7 @@ NO_TIME = Speed(per_token=0.0, per_step=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class TextSize:
     """Size of the text: estimated from the files until it is prepared."""
 
     described: str
@@ -62,7 +62,7 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PlanLine:
     """A line of the plan."""
 
     name: str
@@ -99,7 +99,9 @@ def plan_lines(config: Adapt, report: Report) -> list[str]:
         except ConfigError as error:
             without = f"times are not measured: {error}"
     steps = [
-        Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
+        PlanLine(
+            name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO
+        ),
         *(
             _run_step(run, speed, corpus is not None or _is_asked(config, run))
             for run, speed in zip(runs, speeds, strict=True)
@@ -110,14 +112,14 @@ def plan_lines(config: Adapt, report: Report) -> list[str]:
     return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps) or without, *_notes(chosen, corpus)]
 
 
-def _trainings(config: Adapt, start: Start, corpus: Corpus | None) -> Trainings:
+def _trainings(config: Adapt, start: AdaptStart, corpus: Corpus | None) -> Trainings:
     """Return the trainings; before the text is prepared, with the most steps."""
     if corpus is None:
         return most_trainings(config, start)
     return choose_trainings(config, start, training_corpus(corpus, config.output), pairs_for(config, start, corpus))
 
 
-def _sized(run: Pretrain, start: Start) -> Pretrain:
+def _sized(run: Pretrain, start: AdaptStart) -> Pretrain:
     """Return the settings of a run with the sizes of the encoder."""
     vocabulary = replace(run.vocabulary, size=max(100, start.vocabulary.size))
     return replace(run, model=start.model, vocabulary=vocabulary)
@@ -141,7 +143,7 @@ def _speed(run: Pretrain) -> Speed:
     return Speed(per_token=measured.slot_seconds / tokens, per_step=measured.update_seconds)
 
 
-def _total(steps: list[Step]) -> str:
+def _total(steps: list[PlanLine]) -> str:
     """Return the line of the whole time; "" if no step has a time."""
     left = sum(step.seconds for step in steps)
     if not left:
@@ -157,7 +159,7 @@ def _notes(chosen: Trainings, corpus: Corpus | None) -> list[str]:
     return [*chosen.notes] if corpus else [unknown]
 
 
-def _table(steps: list[Step]) -> Iterator[str]:
+def _table(steps: list[PlanLine]) -> Iterator[str]:
     """Yield two lines per step: its state and work, and its folder, size and time."""
     width = max(len(step.name) for step in steps) + 2
     for step in steps:
@@ -166,17 +168,17 @@ def _table(steps: list[Step]) -> Iterator[str]:
         yield f"  {'':<{width}}{step.folder}, about {step.bytes / 1e6:,.1f} MB{took}"
 
 
-def _text_of(config: Adapt, corpus: Corpus | None) -> Text:
+def _text_of(config: Adapt, corpus: Corpus | None) -> TextSize:
     """Return the size of the text; before it is prepared, a byte of a file counts as a character."""
     if corpus:
         windows, documents = (*corpus.train, *corpus.heldout), corpus.counts["documents"]
         characters = sum(window.characters for window in windows)
         described = f"{documents:,} documents, {characters / 1e6:,.1f} M characters"
-        return Text(described=described, characters=characters, documents=documents)
+        return TextSize(described=described, characters=characters, documents=documents)
     files = [file for spec in config.corpus for file in list_files(parse(spec))]
     stored = sum(max(0, file.bytes) for file in files)
     described = f"{len(files):,} file{'s' * (len(files) > 1)} of {stored / 1e6:,.1f} MB"
-    return Text(described=described, characters=stored, documents=0)
+    return TextSize(described=described, characters=stored, documents=0)
 
 
 def _is_asked(config: Adapt, run: Pretrain) -> bool:
@@ -184,7 +186,7 @@ def _is_asked(config: Adapt, run: Pretrain) -> bool:
     return (config.masked_steps if run.name == MASKED else config.contrastive_steps) is not None
 
 
-def _run_step(config: Pretrain, speed: Speed, known: bool) -> Step:
+def _run_step(config: Pretrain, speed: Speed, known: bool) -> PlanLine:
     """Return the line of a run. If its number of steps is not `known` yet, config has the maximum."""
     (load,) = loads(config)
     texts = "pairs of texts" if config.sampling.two_texts else "rows"
@@ -196,7 +198,7 @@ def _run_step(config: Pretrain, speed: Speed, known: bool) -> Step:
     folder = run_folder(config)
     done = config.steps if read_summary(folder) is not None else max(steps_saved(folder), default=0)
     left = 1 - min(done, config.steps) / config.steps
-    return Step(
+    return PlanLine(
         name=str(config.name),
         work=work,
         bytes=kept * parameters(config),
@@ -213,13 +215,15 @@ def _run_state(folder: str) -> str:
     return f"{saved[-1]:,} steps done" if saved else TO_DO
 
 
-def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, per_token: float) -> Iterator[Step]:
+def _vector_steps(
+    settings: dict[str, Embed], text: TextSize, start: AdaptStart, per_token: float
+) -> Iterator[PlanLine]:
     """Yield a line for the vectors of each encoder, which takes `per_token` seconds to compute."""
     tokens = text.characters / CHARACTERS_PER_TOKEN
     vectors = max(text.documents, round(tokens / (CHUNK_FILL * start.reads)))
     for each in settings.values():
         state = _vectors_state(each.output)
-        yield Step(
+        yield PlanLine(
             name=each.output.rpartition("/")[2],
             work=f"about {vectors:,} vectors of {start.model.width:,} numbers",
             bytes=vectors * start.model.width * 4 + text.characters,

@@ -5,7 +5,7 @@ OUTPUT/adapt.json    setting or fact -> value
 
 from typing import Any
 
-from pipeline.adapt.start import Start
+from pipeline.adapt.start import AdaptStart
 from pipeline.config.adapt import Adapt
 from pipeline.config.flat import flatten
 from pipeline.errors import ConfigError
@@ -18,7 +18,7 @@ VERSION, PRESENT = "version", 2
 """Fact that tells outputs of the first version apart: they trained on all text, and shortened what an encoder reads."""
 
 
-def facts_of(config: Adapt, start: Start) -> dict[str, Any]:
+def facts_of(config: Adapt, start: AdaptStart) -> dict[str, Any]:
     """Return what decides the result and is known before the corpus is prepared."""
     settings = {name: value for name, value in flatten(config).items() if name.split(".")[0] in COMPARED}
     return settings | {"init.digest": start.digest, VERSION: PRESENT}

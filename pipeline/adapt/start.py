@@ -16,7 +16,7 @@ HEAD = "masked_token_head"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class AdaptStart:
     """The encoder before it is adapted."""
 
     location: str
@@ -37,7 +37,7 @@ class Start:
     """Whether it has a head for masked words. False for ELECTRA: only its generator has one, and is not adapted."""
 
 
-def read_start(init: str) -> Start:
+def read_start(init: str) -> AdaptStart:
     """Load the encoder at a location and describe it.
 
     Raises ConfigError or CheckpointError if there is none, if its vocabulary does not fit, or if it lower-cases texts
@@ -52,7 +52,7 @@ def read_start(init: str) -> Start:
         f"init ({init}) has do_lower_case true before a cased vocabulary, which training does not support: set "
         "do_lower_case to false in its sentence_bert_config.json, or choose another encoder",
     )
-    return Start(
+    return AdaptStart(
         location=loaded.location,
         digest=digest_of(loaded),
         model=loaded.settings,

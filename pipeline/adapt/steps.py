@@ -14,7 +14,7 @@ OUTPUT/
 from dataclasses import dataclass, replace
 
 from pipeline.adapt.pairs import Chosen, Pairs, choose_pairs, rows_per_epoch
-from pipeline.adapt.start import Start
+from pipeline.adapt.start import AdaptStart
 from pipeline.config.adapt import LEAST_STEPS, MOST_STEPS, USUAL_LENGTH, Adapt
 from pipeline.config.checks import require
 from pipeline.config.data import FullSentences, Sampling, TwoCrops, VocabularySettings
@@ -70,7 +70,7 @@ def corpus_folder(config: Adapt) -> str:
     return given if len(config.corpus) == 1 and is_prepared(given) else storage.join(config.output, "corpus")
 
 
-def length_of(config: Adapt, start: Start) -> int:
+def length_of(config: Adapt, start: AdaptStart) -> int:
     """Return the maximum number of tokens per training sequence. Raises ConfigError if the encoder reads fewer."""
     length = config.maximum_length
     require(
@@ -81,12 +81,12 @@ def length_of(config: Adapt, start: Start) -> int:
     return length or min(USUAL_LENGTH, start.reads)
 
 
-def pairs_for(config: Adapt, start: Start, corpus: Corpus) -> Chosen:
+def pairs_for(config: Adapt, start: AdaptStart, corpus: Corpus) -> Chosen:
     """Return the pairs of texts for a prepared corpus, and the reason."""
     return choose_pairs(corpus, start.vocabulary, length_of(config, start), config.batch.rows_per_step)
 
 
-def choose_trainings(config: Adapt, start: Start, corpus: Corpus, chosen: Chosen) -> Trainings:
+def choose_trainings(config: Adapt, start: AdaptStart, corpus: Corpus, chosen: Chosen) -> Trainings:
     """Return the settings of both runs on a prepared corpus, without those of 0 steps; `chosen` are the pairs.
 
     Raises ConfigError if no run is left, or if steps are asked for that cannot train.
@@ -122,14 +122,14 @@ def choose_trainings(config: Adapt, start: Start, corpus: Corpus, chosen: Chosen
     return Trainings(runs=runs, notes=tuple(notes))
 
 
-def most_trainings(config: Adapt, start: Start) -> Trainings:
+def most_trainings(config: Adapt, start: AdaptStart) -> Trainings:
     """Return the settings of both runs before the corpus is prepared: with the most steps, and two crops as pairs."""
     most = [MOST_STEPS if asked is None else asked for asked in (config.masked_steps, config.contrastive_steps)]
     masked = most[0] if _trains_on_masks(config, start) else 0
     return Trainings(runs=_runs(config, start, corpus_folder(config), (masked, most[1]), TwoCrops()), notes=())
 
 
-def _trains_on_masks(config: Adapt, start: Start) -> bool:
+def _trains_on_masks(config: Adapt, start: AdaptStart) -> bool:
     return start.fills_blanks if config.masked_steps is None else config.masked_steps > 0
 
 
@@ -147,18 +147,18 @@ def _sampling(length: int, pairs: Pairs | FullSentences = FullSentences()) -> Sa
     return Sampling(maximum_length=length, pairs=pairs)
 
 
-def _exported(sampling: Sampling, start: Start) -> Sampling:
+def _exported(sampling: Sampling, start: AdaptStart) -> Sampling:
     """Return the sampling; the export then reads as many tokens of a text as the encoder before."""
     return replace(sampling, exported_length=start.reads)
 
 
-def _with_prompts(sampling: Sampling, start: Start) -> Sampling:
+def _with_prompts(sampling: Sampling, start: AdaptStart) -> Sampling:
     """Return the sampling with the prompts of the encoder, which the export of its first training does not have."""
     query, document = start.prompts
     return replace(sampling, query_prompt=query, document_prompt=document)
 
 
-def _runs(config: Adapt, start: Start, folder: str, steps: tuple[int, int], pairs: Pairs) -> tuple[Pretrain, ...]:
+def _runs(config: Adapt, start: AdaptStart, folder: str, steps: tuple[int, int], pairs: Pairs) -> tuple[Pretrain, ...]:
     """Return the settings of the runs of these numbers of steps; a run of 0 steps is left out.
 
     `folder` is that of the corpus. Raises ConfigError if no run is left.
@@ -180,7 +180,7 @@ def _runs(config: Adapt, start: Start, folder: str, steps: tuple[int, int], pair
     return tuple(runs)
 
 
-def _why_nothing(config: Adapt, start: Start) -> str:
+def _why_nothing(config: Adapt, start: AdaptStart) -> str:
     """Return why both trainings are left out, and what would work."""
     if config.contrastive_steps == 0:
         return (
@@ -191,7 +191,7 @@ def _why_nothing(config: Adapt, start: Start) -> str:
     return f"{ONE_DOCUMENT}, and {head}: give more documents, or set masked_steps"
 
 
-def _masked_run(config: Adapt, start: Start, folder: str, steps: int) -> Pretrain:
+def _masked_run(config: Adapt, start: AdaptStart, folder: str, steps: int) -> Pretrain:
     """Return the settings of training on masked words of the corpus in a folder."""
     small = start.fills_blanks and start.model.width < BASE_WIDTH
     preset = PRESETS["continue-small" if small else "continue"]
@@ -218,7 +218,7 @@ def _export_of(run: Pretrain) -> str:
     return storage.join(run_folder(run), "export")
 
 
-def embeddings(config: Adapt, start: Start, export: str) -> dict[str, Embed]:
+def embeddings(config: Adapt, start: AdaptStart, export: str) -> dict[str, Embed]:
     """Return the settings of the vectors of both encoders; held-out documents are embedded too."""
     documents = storage.join(corpus_folder(config), "[th]*", "*.parquet")  # the folders train and heldout
     checkpoints = {UNTOUCHED: ("before", start.location), ADAPTED: ("after", export)}

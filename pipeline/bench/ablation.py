@@ -40,7 +40,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
-from pipeline.corpus.token_file import Tokens, rows_of_window
+from pipeline.corpus.token_file import TokenFile, rows_of_window
 from pipeline.errors import ConfigError
 from pipeline.evaluation.minimal_pairs.figures import METRICS
 from pipeline.evaluation.minimal_pairs.paradigms import Paradigm, read_blimp, select
@@ -54,7 +54,7 @@ from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
 from pipeline.train.slots import make_slot
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import StepContext, train_step
 
 SOURCE = "source.json"
 """File in a run's folder: the text that it was trained on, and the minimal pairs that it was scored on."""
@@ -64,7 +64,7 @@ EXTRA = (
 )
 
 
-def _with_steps(variant: Variant, config: Ablate, tokens: Tokens, location: str) -> Variant:
+def _with_steps(variant: Variant, config: Ablate, tokens: TokenFile, location: str) -> Variant:
     """Return the variant with the steps of each seed, so that its tokens are nearest to config.tokens."""
     assert config.token_count is not None
     steps = {}
@@ -75,12 +75,12 @@ def _with_steps(variant: Variant, config: Ablate, tokens: Tokens, location: str)
     return replace(variant, steps=steps)
 
 
-def _row_lengths(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> np.ndarray:
+def _row_lengths(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> np.ndarray:
     """Return the number of tokens of each row of a window, which is counted through all epochs."""
     return rows_of_window(tokens, sampling, seed, number).lengths
 
 
-def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable[[int], None]:
+def _step_of(config: Pretrain, tokens: TokenFile, device: torch.device) -> Callable[[int], None]:
     """Return a function that takes a step of a new run on the run's first rows; its argument is not used."""
     rows, needed = [], config.batch.rows_per_step
     while sum(table.num_rows for table in rows) < needed:
@@ -92,7 +92,7 @@ def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable
     optimizer = build_optimizer(config.optimizer, module)
     made = [make_slot(table, index, module.counts) for index, table in enumerate(slots)]
     counts = {term: sum(slot.record.counts[i] for slot in made) for i, term in enumerate(module.terms)}
-    compute = Compute(device=device, autocast=autocast_of(precision, device), seed=config.seed)
+    compute = StepContext(device=device, autocast=autocast_of(precision, device), seed=config.seed)
 
     def step(_: int) -> None:
         train_step(
@@ -109,7 +109,7 @@ def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable
     return step
 
 
-def _report_turns(config: Ablate, variants: Sequence[Variant], tokens: Tokens, turns: int) -> None:
+def _report_turns(config: Ablate, variants: Sequence[Variant], tokens: TokenFile, turns: int) -> None:
     """Print the median time of a step of each variant, eager; the variants take steps in turn."""
     torch.set_num_threads(config.placement.threads or cores())
     device = required_device(config.placement)
@@ -120,7 +120,7 @@ def _report_turns(config: Ablate, variants: Sequence[Variant], tokens: Tokens, t
     print("\n".join(aligned(["variant", "milliseconds per step", f"/ {variants[0].label}"], rows)))
 
 
-def _source(config: Ablate, tokens: Tokens) -> dict[str, Any]:
+def _source(config: Ablate, tokens: TokenFile) -> dict[str, Any]:
     """Return what a run's measurements depend on, except the settings in its name."""
     text = {"corpus": tokens.corpus, "vocabulary": tokens.vocabulary.fingerprint, "windows": len(tokens.train)}
     return text | {"pairs": config.blimp and config.blimp_pairs}

@@ -20,7 +20,7 @@ import torch
 
 from pipeline.bench.job import processes_of, running
 from pipeline.command_line.columns import aligned
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import PipelineError
 from pipeline.fine_tuned.tuned import About, save_tuned
@@ -38,7 +38,7 @@ MOST_GROWTH = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredJob:
     """One job."""
 
     texts: int
@@ -47,7 +47,7 @@ class Measured:
     seconds: float
 
 
-def measure(counts: Sequence[int], checkpoint: str | None, folder: str) -> list[Measured]:
+def measure(counts: Sequence[int], checkpoint: str | None, folder: str) -> list[MeasuredJob]:
     """Embed each number of texts with a job of its own, and return the peaks. Files are written to `folder`.
 
     Raises PipelineError if a job fails.
@@ -73,14 +73,14 @@ def save_random_model(folder: str) -> str:
     task = Task(name="random", kind="similarity", labels=(), metrics=("spearman",), paired=True)
     generator = torch.Generator().manual_seed(0)
     module = OBJECTIVES["similarity"](MODEL, vocabulary.size, 0, generator, "mean", None)
-    cutting = Cutting(maximum_length=MODEL.maximum_positions, stride=2)
+    cutting = Truncation(maximum_length=MODEL.maximum_positions, stride=2)
     save_tuned(
-        folder, module, About(task=task, cutting=cutting, pooling="mean", tuned={}, lineage={}), MODEL, vocabulary
+        folder, module, About(task=task, cutting=cutting, pooling="mean", thresholds={}, lineage={}), MODEL, vocabulary
     )
     return folder
 
 
-def _measure_job(count: int, model: str, folder: Path) -> Measured:
+def _measure_job(count: int, model: str, folder: Path) -> MeasuredJob:
     """Embed `count` texts with one process on a Ray of its own, and return the peak."""
     write_texts(count, folder / "texts")
     options = ["--checkpoint", model, "--input", f"{folder}/texts", "--output", f"{folder}/vectors"]
@@ -92,7 +92,7 @@ def _measure_job(count: int, model: str, folder: Path) -> Measured:
         if process.wait() != 0:
             last = (log.read_text().strip() or "no output").splitlines()[-1]
             raise PipelineError(f"jobs/embed.py of {count:,} texts ended with exit code {process.returncode}: {last}")
-    return Measured(texts=count, peak=peak, seconds=time.monotonic() - begun)
+    return MeasuredJob(texts=count, peak=peak, seconds=time.monotonic() - begun)
 
 
 def tree_sizes(root: int) -> Iterator[int]:
@@ -112,7 +112,7 @@ def _proportional_bytes(process: psutil.Process) -> int:
         return 0
 
 
-def table(measured: Sequence[Measured]) -> list[str]:
+def table(measured: Sequence[MeasuredJob]) -> list[str]:
     """Return the lines of a table, with the peak of each job and its ratio to that of the first."""
     rows = [
         [f"{one.texts:,}", f"{one.peak / 1e6:,.0f}", f"{one.peak / measured[0].peak:.3f}", f"{one.seconds:,.0f}"]
@@ -121,6 +121,6 @@ def table(measured: Sequence[Measured]) -> list[str]:
     return aligned(["texts", "peak, MB", "ratio", "seconds"], rows)
 
 
-def verdict(measured: Sequence[Measured]) -> int:
+def verdict(measured: Sequence[MeasuredJob]) -> int:
     """Return 0 if the second job's peak is at most MOST_GROWTH times that of the first, else 1."""
     return int(measured[1].peak > MOST_GROWTH * measured[0].peak)

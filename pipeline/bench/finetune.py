@@ -159,7 +159,7 @@ def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
 def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
     """Train once with the Trainer, from the same initial weights of encoder and head."""
     _prepare_transformers()
-    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
+    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", thresholds={}, lineage={})
     save_tuned(str(folder / "model"), build(config, problem, initial, seed), about, initial.model, initial.vocabulary)
     rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
     trainer = _trainer(config, initial.model.width, rows, next(iter(problem.splits.values())).rows, seed, folder)

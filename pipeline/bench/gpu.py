@@ -62,7 +62,7 @@ OUT_OF_MEMORY = ["out of memory", "", "", ""]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredStep:
     """Measurements of one training step."""
 
     seconds: float
@@ -98,7 +98,7 @@ class StepChoices:
         return our_steps(case, autocast, self.device, [mode], narrow_residual=self.narrow_residual)
 
 
-def _measure(case: Case, mode: str, choices: StepChoices) -> tuple[Measured, StepFunctions]:
+def _measure(case: Case, mode: str, choices: StepChoices) -> tuple[MeasuredStep, StepFunctions]:
     """Return the measurements of a step, and the function that takes it."""
     device = choices.device
     _free(device)
@@ -106,7 +106,7 @@ def _measure(case: Case, mode: str, choices: StepChoices) -> tuple[Measured, Ste
     ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
     batch, peak = make_batch(case, 0), device_peak(device, PRECISION)
     flops = flops_per_token(case.preset.objective, case.model, case.vocabulary_size, counted(batch))
-    return Measured(
+    return MeasuredStep(
         seconds=seconds,
         tokens=batch.tokens,
         memory=torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.token_file import Tokens, with_int32_tokens
+from pipeline.corpus.token_file import TokenFile, with_int32_tokens
 from pipeline.evaluation.evaluate import SEED, heldout_shares
 from pipeline.evaluation.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 from pipeline.text.encoded_window import make_masked_rows
@@ -13,7 +13,7 @@ from pipeline.text.encoded_words import EncodedWords
 
 
 def heldout_batches(
-    tokens: Tokens, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
+    tokens: TokenFile, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
@@ -33,7 +33,7 @@ def heldout_batches(
     return batches
 
 
-def heldout_words_of(config: Pretrain, tokens: Tokens, rank: int, world: int) -> HeldoutWords:
+def heldout_words_of(config: Pretrain, tokens: TokenFile, rank: int, world: int) -> HeldoutWords:
     """Return the rank's share of the held-out sentences on which a run is evaluated, with masked words."""
     maximum_length = config.sampling.maximum_length
     longest = maximum_length // TOKENS_A_WORD
@@ -46,7 +46,7 @@ def heldout_words_of(config: Pretrain, tokens: Tokens, rank: int, world: int) ->
 
 
 def _sampled_sentences(
-    tokens: Tokens, longest: int, sentences: int, rank: int, world: int
+    tokens: TokenFile, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[EncodedWords, list[int]]]:
     """Yield sampled sentences, cut to `longest` words, each with the indices of its words to mask."""
     for index, window, share in heldout_shares(tokens.heldout_words, sentences, rank, world):

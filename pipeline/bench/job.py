@@ -114,7 +114,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
         open(f"{folder}/alone", "w+") as printed,
         running([sys.executable, "-m", "pipeline.bench.plain", *plain_words], printed) as plain,
     ):
-        alone = Side(
+        alone = JobSide(
             plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()]
         )
         alone.wait(WARM_UP)
@@ -134,7 +134,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
             ONE_PHASE,
         ]
         with running(submission, subprocess.DEVNULL, environment) as client:
-            ray = Side(client, lambda: _logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
+            ray = JobSide(client, lambda: _logged(folder, "under-ray"), Path(environment["HEAD_FOLDER"], "pid"))
             ray.wait(WARM_UP)
             turns = take_turns(alone, ray)
             if client.wait():
@@ -145,7 +145,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
     return by_turn(turns, alone.intervals(), ray.intervals())
 
 
-class Side:
+class JobSide:
     """One side of the comparison: its process, its log intervals so far, and the pid file of its Ray head, if any."""
 
     def __init__(
@@ -188,12 +188,12 @@ def processes_of(root: int) -> list[psutil.Process]:
         return []
 
 
-def take_turns(alone: Side, ray: Side) -> Turns:
+def take_turns(alone: JobSide, ray: JobSide) -> Turns:
     """Run the two sides in turns until the process of one side ends; return the times of the turns.
 
     `alone` must be stopped before the call. After the call, `alone` is stopped and `ray` continues.
     """
-    taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
+    taken: dict[JobSide, list[tuple[float, float]]] = {ray: [], alone: []}
     try:
         while all(side.process.poll() is None for side in taken):
             for side, other in ((ray, alone), (alone, ray)):

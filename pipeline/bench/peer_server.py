@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 
-class Body(BaseModel):
+class PeerBody(BaseModel):
     """Texts to embed."""
 
     inputs: list[str]
@@ -30,7 +30,7 @@ def _app(checkpoint: str) -> FastAPI:
     model, app = SentenceTransformer(checkpoint, device="cpu"), FastAPI()
 
     @app.post("/embed")
-    def embed(body: Body) -> list[list[float]]:
+    def embed(body: PeerBody) -> list[list[float]]:
         return model.encode(body.inputs, normalize_embeddings=True, show_progress_bar=False).tolist()
 
     @app.get("/health")

@@ -66,7 +66,7 @@ class Sleeper:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class StepPace:
     """Measurements of the timed steps with one number of workers."""
 
     world: int
@@ -113,7 +113,7 @@ def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
         Path(settings["result"]).write_text(json.dumps({"tokens": tokens, "seconds": time.perf_counter() - started}))
 
 
-def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
+def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> StepPace:
     """Run `world` sleeping workers on one stream, and return what was measured."""
     options = ExecutionOptions(preserve_order=True)
     rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + rows_of_round(
@@ -134,7 +134,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
     per_rank = math.ceil(sleeper.batch.slots_per_step / world)
     slots = sleeper.steps * sleeper.batch.slots_per_step
     blocks = slots / slots_of_block(sleeper.batch, settings.sampling.maximum_length, world)
-    return Pace(
+    return StepPace(
         world=world,
         tokens=metrics["tokens"],
         slots=slots,
@@ -225,7 +225,7 @@ def dealt_table(readings: Sequence[Dealt]) -> str:
     )
 
 
-def table(paces: Sequence[Pace]) -> str:
+def table(paces: Sequence[StepPace]) -> str:
     """Return a table with one line per number of workers."""
     rows = [
         (

@@ -40,7 +40,7 @@ from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.train.compiling import compile_layers
 from pipeline.train.graphs import Capacity, SlotGraphs
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import StepContext, train_step
 
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
 """Device -> size -> rows per batch."""
@@ -94,7 +94,7 @@ def our_step(
 ) -> None:
     """Take one step as the training loop does. `objective` is `module`, compiled or not."""
     device = next(module.parameters()).device
-    compute = Compute(device=device, autocast=autocast, seed=0, graphs=graphs)
+    compute = StepContext(device=device, autocast=autocast, seed=0, graphs=graphs)
     train_step(
         objective,
         optimizer,

@@ -42,7 +42,7 @@ class Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredStage:
     """Amounts processed, and seconds per stage or method."""
 
     bytes: int
@@ -53,7 +53,9 @@ class Measured:
     """Stage or method -> seconds; also "usual tokens" -> number of tokens that the usual preparation made."""
 
 
-def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
+def measure(
+    specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str
+) -> MeasuredStage:
     """Run each window through every method in turn, so that changes in machine speed affect all methods equally.
 
     At the start of the measurement, the "warm" tokenizer has a chunk table filled from windows of other files, and the
@@ -72,7 +74,7 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     sums = np.zeros(4, np.int64)
     for number, window in enumerate(measured.train):
         sums += _measure_window(clock, measured, window, number, warm, cold, sampling, collator)
-    return Measured(
+    return MeasuredStage(
         bytes=int(sums[0]),
         tokens=int(sums[1]),
         rows=int(sums[2]),
@@ -152,7 +154,7 @@ def _transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
     )
 
 
-def table(measured: Measured) -> str:
+def table(measured: MeasuredStage) -> str:
     """Return a table with a line per stage or method: MB/s, million tokens per second, milliseconds per MB."""
     lines = [
         f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core",
@@ -168,7 +170,7 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def ratios(measured: Measured, kind: str) -> dict[str, float]:
+def ratios(measured: MeasuredStage, kind: str) -> dict[str, float]:
     """Return name -> value: the speed-ups over both baselines, and the million tokens per second of the whole path.
 
     Every name begins with `kind`, the kind of the vocabulary.

@@ -34,7 +34,7 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
-from pipeline.corpus.token_file import RowMaker, Tokens, unigram_counts_of_tokens
+from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
 from pipeline.errors import ConfigError, DataError
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
@@ -172,7 +172,7 @@ def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generat
             makers.shutdown(wait=True, cancel_futures=True)
 
 
-def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
+def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> None:
     """Raise ConfigError for settings that training on a file of tokens does not support."""
     usual = VocabularySettings()
     given = [
@@ -203,7 +203,7 @@ def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
     require(not storage.children(folder), f"name ({config.name}) is in use: {folder} has files; choose another --name")
 
 
-def _with_teacher(config: Pretrain, tokens: Tokens, report: Report) -> tuple[Pretrain, "Initial | None"]:
+def _with_teacher(config: Pretrain, tokens: TokenFile, report: Report) -> tuple[Pretrain, "Initial | None"]:
     """Return the settings, completed from a teacher if the objective has one, and the teacher."""
     if not isinstance(config.objective, Distilled):
         return config, None
@@ -246,7 +246,7 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
 
 def _trained(
     config: Pretrain,
-    tokens: Tokens,
+    tokens: TokenFile,
     location: str,
     teacher: "Initial | None",
     rank: Rank,
@@ -283,7 +283,7 @@ def _slot_advice(config: Pretrain, rank: Rank) -> str | None:
     return slot_advice(replace(config, workers=rank.world)) if rank.device.type == "cuda" else None
 
 
-def _work(config: Pretrain, tokens: Tokens, rank: Rank, precision: str, say: Report) -> Work:
+def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: Report) -> Work:
     """Return the inputs of the training loop."""
     phase = config.all_phases[0]
     show = progress_reporter(config.steps, 0, say)
@@ -319,20 +319,20 @@ def _work(config: Pretrain, tokens: Tokens, rank: Rank, precision: str, say: Rep
     )
 
 
-def _prepared(config: Pretrain, tokens: Tokens, pairs: Sequence[Paradigm]) -> Blimp | None:
+def _prepared(config: Pretrain, tokens: TokenFile, pairs: Sequence[Paradigm]) -> Blimp | None:
     counts = partial(unigram_counts_of_tokens, tokens, UNIGRAM_CHARACTERS)
     return prepare_pairs(pairs, counts, tokens.vocabulary, config.model.maximum_positions)
 
 
 def _scored_pairs(
-    config: Pretrain, tokens: Tokens, work: Work, module: Pretraining, pairs: Sequence[Paradigm]
+    config: Pretrain, tokens: TokenFile, work: Work, module: Pretraining, pairs: Sequence[Paradigm]
 ) -> dict[str, Any]:
     """Return the accuracies on the pairs as an entry of the summary; every rank must call this function."""
     prepared = _prepared(config, tokens, pairs)
     return {} if prepared is None else {"blimp": accuracies_on_pairs(replace(work, blimp=prepared), module)}
 
 
-def _evaluated(config: Pretrain, tokens: Tokens, work: Work, module: Pretraining) -> dict[str, Any]:
+def _evaluated(config: Pretrain, tokens: TokenFile, work: Work, module: Pretraining) -> dict[str, Any]:
     """Return the held-out metrics and baselines after training; every rank must call this function."""
     values = {UNIGRAM_ACCURACY: work.blimp.unigram_accuracy} if work.blimp else {}
     if not tokens.heldout:
@@ -343,7 +343,7 @@ def _evaluated(config: Pretrain, tokens: Tokens, work: Work, module: Pretraining
     return {"heldout_after": after, "baselines": baselines(module, work.heldout, counts, work.world) | values}
 
 
-def _word_metrics(config: Pretrain, tokens: Tokens, work: Work, module: Pretraining) -> dict[str, float]:
+def _word_metrics(config: Pretrain, tokens: TokenFile, work: Work, module: Pretraining) -> dict[str, float]:
     """Return the held-out loss per word and per byte; empty if the module does not predict words."""
     if not (tokens.heldout and isinstance(module, FillsBlanks)):
         return {}

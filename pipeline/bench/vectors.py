@@ -16,7 +16,7 @@ from pipeline.config.embed import Embed
 from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.config.placement import EmbedPlacement, EmbedPrecision
 from pipeline.embed.model import VectorModel, load
-from pipeline.embed.texts import TEXT, Columns, text_files, text_tables
+from pipeline.embed.texts import TEXT, InputColumns, text_files, text_tables
 from pipeline.errors import ConfigError
 from pipeline.saved.prompts import OF_DOCUMENTS
 from pipeline.train.hardware import cores, has_bfloat16
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class VectorBench:
     """Compare our vectors with those of sentence-transformers on the CPU; both embed the same texts in turns."""
 
     checkpoint: Location
@@ -56,11 +56,11 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises PipelineError for errors that the user can fix.
     """
-    command = Command(prog="jobs/bench.py vectors", about=str(Settings.__doc__), settings=Settings)
+    command = Command(prog="jobs/bench.py vectors", about=str(VectorBench.__doc__), settings=VectorBench)
     return _measure(with_absolute_locations(command.read(arguments)))
 
 
-def _measure(wanted: Settings) -> int:
+def _measure(wanted: VectorBench) -> int:
     """Embed the texts in turns and print the results; return the exit code."""
     torch.set_num_threads(cores())
     texts = read_texts(wanted)
@@ -73,10 +73,10 @@ def _measure(wanted: Settings) -> int:
     return verdict(seconds, {name: lowest_cosine(vectors[name], vectors[PEER]) for name in vectors}, len(texts))
 
 
-def read_texts(wanted: Settings) -> list[str]:
+def read_texts(wanted: VectorBench) -> list[str]:
     """Return the first texts of the input that are not empty. Raises ConfigError if there are too few."""
     embed = Embed(checkpoint=wanted.checkpoint, input=wanted.input, output=f"{wanted.input}/vectors", text=wanted.text)
-    files, columns = text_files(embed), Columns.of(embed)
+    files, columns = text_files(embed), InputColumns.of(embed)
     tables = (table for file in files for table in text_tables(file, "", columns, embed.rows_per_part))
     filled = (text for table in tables for text in table[TEXT].to_pylist() if text and text.strip())
     texts = list(islice(filled, wanted.texts))

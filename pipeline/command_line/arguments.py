@@ -43,7 +43,7 @@ class Extra:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
+class Argument:
     """One word of a command line with its values."""
 
     text: str
@@ -63,7 +63,7 @@ def words_of(
     extra: Sequence[Extra] = (),
     positional: bool = False,
     several: bool = False,
-) -> list[Word]:
+) -> list[Argument]:
     """Return the words of a command line, in order.
 
     With `positional`, required options are given as plain words in the order of the settings. With `several`, a
@@ -71,7 +71,7 @@ def words_of(
     the nearest name), a missing value, a value of the wrong type, or a value after an option that takes no value.
     """
     known = Known(settings, extra, positional)
-    words: list[Word] = []
+    words: list[Argument] = []
     position = 0
     while position < len(arguments):
         word, count = known.word(arguments[position], arguments[position + 1 :], several)
@@ -80,7 +80,7 @@ def words_of(
     return words
 
 
-def extras(words: Sequence[Word]) -> dict[str, str]:
+def extras(words: Sequence[Argument]) -> dict[str, str]:
     """Return {name: value} of the given options that are not settings; "" for an option that takes no value."""
     return {word.extra.name: "".join(word.values) for word in words if word.extra is not None}
 
@@ -106,7 +106,7 @@ class Known:
         name = name.replace("_", "-")
         return self.options.get(name) or self.off.get(name)
 
-    def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Word, int]:
+    def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Argument, int]:
         """Return the Word of `text`, and the number of words in `following` that are its values."""
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
@@ -115,26 +115,26 @@ class Known:
         count = 0 if equals else len(values)
         if option is not None and option.boolean:
             _refuse_value(text, option, following[:1])
-            return Word(text=text, values=(str(name.replace("_", "-") == option.flag),), option=option), 0
+            return Argument(text=text, values=(str(name.replace("_", "-") == option.flag),), option=option), 0
         if option is not None:
             if not values:
                 raise ConfigError(self.without_value(option.flag, option.metavar, following))
             converted(option.path, option.hint, values)
-            return Word(text=text, values=values, option=option), count
+            return Argument(text=text, values=values, option=option), count
         if extra is not None and extra.metavar:
             if not "".join(values):
                 raise ConfigError(self.without_value(name, extra.metavar, following))
-            return Word(text=text, values=values, extra=extra), count
+            return Argument(text=text, values=values, extra=extra), count
         if extra is not None and equals:
             raise ConfigError(f"{name} takes no value: write {name} instead of {text}")
         kind = kind_in(text, self.choices)
         if extra is not None or kind is not None:
-            return Word(text=text, extra=extra, kind=kind), 0
+            return Argument(text=text, extra=extra, kind=kind), 0
         if text.startswith("-") or not self.positional:
             raise ConfigError(self.unexpected(text))
         option = self.positional.pop(0)
         converted(option.path, option.hint, (text,))
-        return Word(text=text, values=(text,), option=option), 0
+        return Argument(text=text, values=(text,), option=option), 0
 
     def without_value(self, flag: str, metavar: str, following: Sequence[str]) -> str:
         """Return the message for an option without a value, before the words `following`."""
@@ -218,7 +218,7 @@ def shown(path: str) -> str:
     return path.replace("_", "-")
 
 
-def chosen_kinds(words: Sequence[Word], settings: type, default: Any = None) -> dict[str, type]:
+def chosen_kinds(words: Sequence[Argument], settings: type, default: Any = None) -> dict[str, type]:
     """Return dotted name -> class for every setting with several kinds.
 
     If no word chooses a setting's kind, the kind comes from `default`, or from the class if `default` is None. Raises

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from pipeline.command_line.arguments import Word, chosen_kinds, converted, words_of
+from pipeline.command_line.arguments import Argument, chosen_kinds, converted, words_of
 from pipeline.command_line.help_text import Described, help_text
 from pipeline.command_line.options import did_you_mean, flag_of, kinds_of, nearest, options_of
 from pipeline.errors import ConfigError, as_called
@@ -22,7 +22,7 @@ class Command(Described):
     user repeats the option, as in --task A --task B.
     """
 
-    def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
+    def words(self, arguments: Sequence[str], default: Any = None) -> list[Argument]:
         """Return the words of a command line.
 
         If the words ask for help, print the help with the values of `default`, and raise SystemExit.
@@ -32,7 +32,7 @@ class Command(Described):
             raise SystemExit(0)
         return words_of(arguments, self.settings, self.extra, self.positional, self.several)
 
-    def parse(self, words: Sequence[Word], default: Any = None) -> Any:
+    def parse(self, words: Sequence[Argument], default: Any = None) -> Any:
         """Return the settings of a command line.
 
         A setting that is not in `words` has the value in `default`, or the class's default value if `default` is None.

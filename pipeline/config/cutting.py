@@ -12,7 +12,7 @@ MOST_PASSAGES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cutting:
+class Truncation:
     """Truncation and splitting of long texts."""
 
     maximum_length: int | None = None

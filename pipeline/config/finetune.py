@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.adapters import Adapter, Freeze, NoAdapter, require_freezable
 from pipeline.config.checks import require, require_above_zero, require_at_least
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, Model, require_one_rate
@@ -39,7 +39,7 @@ def usual_rate(width: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class GridSearch:
     """Settings to try, and the seeds that select among them."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
@@ -190,11 +190,11 @@ class Finetune:
     """Folder of results. Trials that are finished in this folder are not trained again."""
     mlflow_uri: str | None = None
     """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
-    cutting: Cutting = Cutting()
+    cutting: Truncation = Truncation()
     recipe: Recipe = Recipe()
     similarity: Similarity = Similarity()
     ranking: Ranking = Ranking()
-    search: Search = Search()
+    search: GridSearch = GridSearch()
     trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()
     placement: TrialPlacement = TrialPlacement()

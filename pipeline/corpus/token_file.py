@@ -45,7 +45,7 @@ window.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokens:
+class TokenFile:
     """The contents of a file of tokens."""
 
     vocabulary: Vocabulary
@@ -62,14 +62,14 @@ class Tokens:
     """float32 (V, width): word embeddings from co-occurrence counts; None if the file has none."""
 
 
-def unigram_counts_of_tokens(tokens: Tokens, characters: int) -> np.ndarray:
+def unigram_counts_of_tokens(tokens: TokenFile, characters: int) -> np.ndarray:
     """Return the occurrences of each vocabulary entry in the first windows with `characters` characters, int64 (V,)."""
     windows = int(np.searchsorted(np.cumsum(tokens.characters), characters)) + 1
     ids = np.concatenate([window.tokens for window in tokens.train[:windows]])
     return np.bincount(ids, minlength=tokens.vocabulary.size)
 
 
-def read(location: str) -> Tokens:
+def read(location: str) -> TokenFile:
     """Read a file of tokens. Raises DataError if it cannot be read."""
     try:
         with np.load(io.BytesIO(storage.read_bytes(location)), allow_pickle=False) as file:
@@ -78,7 +78,7 @@ def read(location: str) -> Tokens:
                 raise DataError(
                     f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
                 )
-            return Tokens(
+            return TokenFile(
                 vocabulary=_vocabulary_of(about["vocabulary"]),
                 corpus=about["corpus"],
                 train=tuple(_windows_of(_arrays(file, TRAIN, WINDOW_ARRAYS))),
@@ -153,7 +153,7 @@ def _windows_in(
         )
 
 
-def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> MaskedRows:
+def rows_of_window(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> MaskedRows:
     """Return the rows of a training window: those that the stream makes, if the file has all training windows.
 
     `number` counts windows through all epochs.

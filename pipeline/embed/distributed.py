@@ -20,14 +20,14 @@ from pipeline.embed.folder import (
     EMPTY,
     PRECISION,
     TEXTS,
-    Chunks,
+    StoredChunks,
     count,
     part_table,
     publish_part,
 )
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import VectorModel
-from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, Columns, short_names, text_tables
+from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, InputColumns, short_names, text_tables
 from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
 from pipeline.files.shared_output import report_shared_output
@@ -45,7 +45,7 @@ from pipeline.predict.distributed import (
     run_parts,
     threads,
 )
-from pipeline.predict.inputs import InputFile, digest_of
+from pipeline.predict.inputs import RowFile, digest_of
 from pipeline.predict.parts import Parts
 from pipeline.reporting import BEAT_SECONDS, Report
 from pipeline.train.probe import require_usable_gpus
@@ -54,7 +54,7 @@ QUEUED_BYTES = 128 << 20
 """Maximum bytes of parts that wait in the object store. Without this limit, memory would grow with the input."""
 
 
-def about(config: Embed, files: Sequence[InputFile], described: Description) -> dict[str, Any]:
+def about(config: Embed, files: Sequence[RowFile], described: Description) -> dict[str, Any]:
     """Return everything that determines the vectors. Error messages show the keys."""
     size = sum(file.bytes for file in files)
     names = ("text", "id", "title", "chunks", "keep_text", "rows_per_part")
@@ -71,7 +71,7 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
 
 def embed_missing(
     config: Embed,
-    files: Sequence[InputFile],
+    files: Sequence[RowFile],
     described: Description,
     parts: Parts,
     report: Report,
@@ -82,7 +82,7 @@ def embed_missing(
     if before:
         report(f"{before:,} parts are embedded already")
     else:
-        require_unique_inputs(files, Columns.of(config))
+        require_unique_inputs(files, InputColumns.of(config))
     if not parts.missing(len(files)):
         return
     cluster.connect(config.placement.address)
@@ -95,7 +95,7 @@ def embed_missing(
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
     limits = (config.rows_per_part, parts.characters(before=CHARACTERS_BEFORE))
-    reader = TextReader(list(files), parts.done(), *limits, Columns.of(config))
+    reader = TextReader(list(files), parts.done(), *limits, InputColumns.of(config))
     unfinished = ray.remote(num_cpus=0, max_restarts=-1)(UnfinishedParts).remote()
     arguments = (config, list(files), described, parts, threads(config, use), unfinished)
     worker = Worker(kind=Embedding, arguments=arguments, use=use)
@@ -114,7 +114,7 @@ class TextReader(Reader):
     """Read a file's texts with their ids and titles."""
 
     def __init__(
-        self, files: list[InputFile], done: set[tuple[int, int]], rows: int, characters: int, columns: Columns
+        self, files: list[RowFile], done: set[tuple[int, int]], rows: int, characters: int, columns: InputColumns
     ) -> None:
         super().__init__(files, done, rows, characters)
         self.columns, self.names = columns, short_names(files)
@@ -129,7 +129,7 @@ class Embedding:
     def __init__(
         self,
         config: Embed,
-        files: list[InputFile],
+        files: list[RowFile],
         described: Description,
         parts: Parts,
         threads: int,
@@ -191,7 +191,7 @@ def _embed_table(
     places = [(row, number, span) for row, of_text in zip(full, spans) for number, span in enumerate(of_text)]
     ids = table[ID].to_pylist()
     titles = table[TITLE].to_pylist()
-    chunks = Chunks(
+    chunks = StoredChunks(
         ids=[ids[row] for row, _, _ in places],
         titles=[titles[row] for row, _, _ in places],
         numbers=[number for _, number, _ in places],

@@ -41,7 +41,7 @@ REPLACING = "replacing.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chunks:
+class StoredChunks:
     """Chunks of the texts of a part, in order: a text's id and title, and the chunk's number, span and text."""
 
     ids: Sequence[str]
@@ -53,7 +53,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class PartTotals:
     """Totals over parts."""
 
     texts: int
@@ -66,7 +66,7 @@ class Counts:
     """Number format of matrix products -> number of vectors."""
 
 
-def part_table(chunks: Chunks, vectors: np.ndarray, format: VectorFormat, keep_text: bool) -> pa.Table:
+def part_table(chunks: StoredChunks, vectors: np.ndarray, format: VectorFormat, keep_text: bool) -> pa.Table:
     """Return the table of a part."""
     starts, ends = zip(*chunks.spans) if chunks.spans else ((), ())
     columns: dict[str, pa.Array] = {
@@ -151,7 +151,7 @@ def _delete_records(folder: str) -> None:
         storage.delete_file(storage.join(folder, PARTS, name))
 
 
-def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
+def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> PartTotals:
     """Check that all ids differ, write the manifest, and delete the files that were needed only for missing parts.
 
     Raises DataError if two texts have the same id, or if all texts are empty.
@@ -174,7 +174,7 @@ def publish(folder: str, asked: dict[str, Any], model: Description, format: Vect
     return counts
 
 
-def count(parts: Parts) -> tuple[Counts, dict[str, dict[str, int]]]:
+def count(parts: Parts) -> tuple[PartTotals, dict[str, dict[str, int]]]:
     """Return the totals over all parts, and the rows and bytes of each part's file."""
     texts, empty, cut, precisions, files = 0, 0, 0, {}, {}
     for file, part in sorted(parts.done()):
@@ -187,7 +187,7 @@ def count(parts: Parts) -> tuple[Counts, dict[str, dict[str, int]]]:
         cut, precision = cut + int(about.metadata[CUT]), about.metadata[PRECISION].decode()
         precisions[precision] = precisions.get(precision, 0) + about.num_rows
     vectors = sum(file["rows"] for file in files.values())
-    return Counts(
+    return PartTotals(
         texts=texts, empty=empty, cut=cut, vectors=vectors, precisions=dict(sorted(precisions.items()))
     ), files
 

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pipeline.embed.texts import ID, Columns, text_tables
+from pipeline.embed.texts import ID, InputColumns, text_tables
 from pipeline.errors import DataError
 from pipeline.files.locations import is_url
-from pipeline.predict.inputs import InputFile, column_names
+from pipeline.predict.inputs import RowFile, column_names
 
 CHECKED_BYTES = 2 << 30
 """Maximum total bytes of inputs whose ids are checked before embedding. Ids of larger inputs are checked afterwards."""
 ROWS_AT_ONCE = 4_096
 
 
-def require_unique_inputs(files: Sequence[InputFile], columns: Columns) -> None:
+def require_unique_inputs(files: Sequence[RowFile], columns: InputColumns) -> None:
     """Raise DataError if two texts of the files have the same id. URLs and large inputs are not checked here."""
     if sum(file.bytes for file in files) > CHECKED_BYTES or any(is_url(file.location) for file in files):
         return

@@ -31,7 +31,7 @@ from pipeline.objectives.masked import MaskedTokens
 from pipeline.saved.checkpoints import GENERATOR, TASK, find_checkpoint
 from pipeline.saved.files import require_owner
 from pipeline.saved.model import open_saved
-from pipeline.saved.recipe import Recipe, read_recipe, stated_recipe
+from pipeline.saved.recipe import VectorRecipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
 from pipeline.saved.weights import fill, read_usable, require_fitting_vocabulary
 from pipeline.text.vocabulary import Vocabulary
@@ -74,7 +74,7 @@ class LoadedEncoder:
     device: torch.device
     lacks: tuple[str, ...] = ()
     """Modules whose weights are missing in the model's files, such as encoder.pooler."""
-    recipe: Recipe = Recipe()
+    recipe: VectorRecipe = VectorRecipe()
     """Pooling, scaling, prompts and maximum length of `embed`."""
     pretrained: Trained | None = None
     tuned: TunedModel | None = None
@@ -328,7 +328,7 @@ def _require_folder(written: str, location: str) -> None:
         raise CheckpointError(f"{location} is not a model: give {inside.rpartition('/')[0]}")
 
 
-def _fitting(recipe: Recipe, location: str, settings: Model) -> Recipe:
+def _fitting(recipe: VectorRecipe, location: str, settings: Model) -> VectorRecipe:
     """Return the recipe. Raises CheckpointError if a layer of it reads states of another width than the model's."""
     for layer, name in ((recipe.attention, "AttentionPooling"), (recipe.projection, "Dense")):
         if layer is not None and layer.in_features != settings.width:
@@ -339,7 +339,9 @@ def _fitting(recipe: Recipe, location: str, settings: Model) -> Recipe:
     return recipe
 
 
-def of_tuned(made: type[Loaded], location: str, tuned: TunedModel, device: torch.device, recipe: Recipe) -> Loaded:
+def of_tuned(
+    made: type[Loaded], location: str, tuned: TunedModel, device: torch.device, recipe: VectorRecipe
+) -> Loaded:
     """Return a fine-tuned model on a device, as an object of the class `made`."""
     tuned.module.to(device).eval()
     return made(

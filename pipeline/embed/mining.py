@@ -33,7 +33,7 @@ REPORT_ROWS = 10_240
 
 
 @dataclass(kw_only=True)
-class Counts:
+class MiningCounts:
     """Counts of rows and of their negative texts."""
 
     rows: int = 0
@@ -58,7 +58,7 @@ class Miner:
     matches: Matches
     with_index: bool
     report: Report
-    counts: Counts = field(default_factory=Counts)
+    counts: MiningCounts = field(default_factory=MiningCounts)
 
     def tables(self, pairs: Pairs) -> Iterator[pa.Table]:
         """Yield the rows of all pairs in their order, schema `schema_of(pairs)`."""

@@ -19,7 +19,7 @@ from pipeline.errors import CheckpointError
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.saved.model import open_saved
 from pipeline.saved.prompts import OF_DOCUMENTS
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 DIGEST_CHARACTERS = 16
@@ -74,7 +74,7 @@ def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: 
 
 def describe(loaded: VectorModel) -> Description:
     """Describe a loaded model. Raises ConfigError if its prompt leaves no room for texts."""
-    recipe: Recipe = loaded.model.recipe
+    recipe: VectorRecipe = loaded.model.recipe
     loaded.spans([])
     return Description(
         checkpoint=loaded.model.location,
@@ -117,7 +117,7 @@ def digest_of(model: LoadedEncoder) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
-def digests_of_layers(recipe: Recipe) -> str:
+def digests_of_layers(recipe: VectorRecipe) -> str:
     """Return a space and the SHA-256 of the weights for each layer of a recipe; "" if the recipe has no layer."""
     layers = [layer for layer in (recipe.attention, recipe.projection) if layer is not None]
     weights = [layer.weight.numpy().tobytes() + layer.bias.numpy().tobytes() for layer in layers]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.config.mine import Mine
 from pipeline.errors import DataError, listed, shown
-from pipeline.predict.inputs import InputFile, column_names, list_inputs, parts_of
+from pipeline.predict.inputs import RowFile, column_names, list_inputs, parts_of
 from pipeline.tasks.matches import LAYOUTS
 from pipeline.tasks.scored_pairs import OWN_LAYOUT
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1_024
 class Pairs:
     """Files of pairs, and their columns of the query and of the matching text."""
 
-    files: tuple[InputFile, ...]
+    files: tuple[RowFile, ...]
     query: str
     match: str
 
@@ -38,7 +38,7 @@ class Pairs:
                 yield queries, matches
                 first += table.num_rows
 
-    def _texts(self, table: pa.Table, file: InputFile, column: str, first: int) -> list[str]:
+    def _texts(self, table: pa.Table, file: RowFile, column: str, first: int) -> list[str]:
         """Return the texts of a column; `first` is the number of the table's first row, from 1."""
         if column not in table.column_names:
             raise DataError(f"{file.location} has no column {column}: its columns are {listed(table.column_names)}")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from pipeline.config.embed import Search
-from pipeline.embed.texts import Columns, text_tables
+from pipeline.embed.texts import InputColumns, text_tables
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
 from pipeline.files.locations import absolute
@@ -38,7 +38,7 @@ def read_queries(config: Search) -> list[Query]:
     given = config.queries
     if not is_file(given):
         return [Query(id="1", text=given)]
-    columns, queries = Columns(text=config.text, id=config.id, title=None), []
+    columns, queries = InputColumns(text=config.text, id=config.id, title=None), []
     for file in list_inputs(absolute(given), "auto", tags=False, setting="queries", remedy=""):
         for table in text_tables(file, "", columns, ROWS_AT_ONCE):
             queries += _rows(table, given)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.config.embed import Search
 from pipeline.embed.description import Description
-from pipeline.embed.folder import Counts
+from pipeline.embed.folder import PartTotals
 from pipeline.embed.query_files import Query
 from pipeline.embed.search import Found
 from pipeline.embed.vectors import Vectors
@@ -23,7 +23,9 @@ LONGEST_TEXT = 300
 WIDTH = 120
 
 
-def embedded_lines(counts: Counts, model: Description, output: str, seconds: float, texts: str = "texts") -> list[str]:
+def embedded_lines(
+    counts: PartTotals, model: Description, output: str, seconds: float, texts: str = "texts"
+) -> list[str]:
     """Return the last lines of an embedding job: counts, kind of vectors, time and location.
 
     `texts` names the texts.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.embed.vectors import Block, Vectors
+from pipeline.embed.vectors import VectorBlock, Vectors
 from pipeline.errors import ConfigError
 
 SIMILARITIES = ("cosine", "dot")
@@ -88,7 +88,7 @@ def _no_hits(queries: int) -> Hits:
     return Hits(rows=np.zeros((queries, 0), np.int64), scores=np.zeros((queries, 0), np.float32))
 
 
-def _with_block(best: Hits, block: Block, ready: np.ndarray, queries: np.ndarray, top: int) -> Hits:
+def _with_block(best: Hits, block: VectorBlock, ready: np.ndarray, queries: np.ndarray, top: int) -> Hits:
     """Return the best `top` hits of `best` and of a block; `ready`: the block's vectors, from `comparable`."""
     products = queries @ ready.T
     slack = ROUNDING * np.linalg.norm(queries, axis=1) * np.linalg.norm(ready, axis=1).max()
@@ -100,7 +100,7 @@ def _with_block(best: Hits, block: Block, ready: np.ndarray, queries: np.ndarray
     return _merged(best, query[first], block.first + row[first], scores[first], top)
 
 
-def _floors(best: Hits, block: Block, products: np.ndarray, top: int) -> np.ndarray:
+def _floors(best: Hits, block: VectorBlock, products: np.ndarray, top: int) -> np.ndarray:
     """Return a score for each query that the best `top` texts reach, float32 (Q,)."""
     if best.rows.shape[1] == top:
         return best.scores[:, -1]

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.predict.inputs import InputFile, column_names, list_inputs, names_until, parts_of
+from pipeline.predict.inputs import RowFile, column_names, list_inputs, names_until, parts_of
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
@@ -21,7 +21,7 @@ ID, TITLE, TEXT = "id", "title", "text"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class InputColumns:
     """Columns of the input files. None means the default: columns "id" and "title", if they exist."""
 
     text: str
@@ -29,11 +29,11 @@ class Columns:
     title: str | None
 
     @classmethod
-    def of(cls, config: Embed) -> "Columns":
+    def of(cls, config: Embed) -> "InputColumns":
         return cls(text=config.text, id=config.id, title=config.title)
 
 
-def text_files(config: Embed) -> list[InputFile]:
+def text_files(config: Embed) -> list[RowFile]:
     """Return the input files. The output folder may lie in the input folder; its files are left out.
 
     Raises ConfigError if there is no file, and DataError for a file of unknown format.
@@ -46,7 +46,7 @@ def text_files(config: Embed) -> list[InputFile]:
 
 
 def text_tables(
-    file: InputFile, name: str, columns: Columns, rows_per_part: int, characters_per_part: int = CHARACTERS_PER_PART
+    file: RowFile, name: str, columns: InputColumns, rows_per_part: int, characters_per_part: int = CHARACTERS_PER_PART
 ) -> Iterator[pa.Table]:
     """Yield the parts of a file: tables with the columns id, text and title, whatever columns the file has.
 
@@ -69,7 +69,7 @@ def text_tables(
         yield pa.concat_tables(held).combine_chunks()
 
 
-def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
+def _found_columns(file: RowFile, columns: InputColumns) -> dict[str, str]:
     """Return ID, TEXT and TITLE -> column of the file. ID and TITLE are left out if they are neither named nor present.
 
     The columns are those of the whole file, so that it does not matter which of its rows have a column. Raises
@@ -82,7 +82,7 @@ def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
     return found | {TITLE: titles} if titles in names and titles != columns.text else found
 
 
-def require_columns(files: Sequence[InputFile], columns: Columns) -> None:
+def require_columns(files: Sequence[RowFile], columns: InputColumns) -> None:
     """Raise DataError if a file lacks a column that is named, and for a file that cannot be read.
 
     Of a file that has the columns, only the beginning is read.
@@ -92,7 +92,7 @@ def require_columns(files: Sequence[InputFile], columns: Columns) -> None:
         _require_named(file, names_until(file, named), columns)
 
 
-def _require_named(file: InputFile, names: Sequence[str], columns: Columns) -> None:
+def _require_named(file: RowFile, names: Sequence[str], columns: InputColumns) -> None:
     """Raise DataError if a named column is not among `names`, the columns of a file. An empty file has no columns."""
     for flag, column in (("text", columns.text), ("id", columns.id), ("title", columns.title)):
         if names and column is not None and column not in names:
@@ -139,7 +139,7 @@ def _strings(values: pa.ChunkedArray, location: str, what: str, column: str, fir
     )
 
 
-def short_names(files: Sequence[InputFile]) -> list[str]:
+def short_names(files: Sequence[RowFile]) -> list[str]:
     """Return the name of each file, for use in ids: the file name if all file names differ, else the location."""
     names = [file.location.rpartition("/")[2] for file in files]
     return names if len(set(names)) == len(names) else [file.location for file in files]

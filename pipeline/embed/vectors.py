@@ -20,7 +20,7 @@ from pipeline.predict.parts import ABOUT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class VectorBlock:
     """Vectors of consecutive rows."""
 
     first: int
@@ -54,13 +54,13 @@ class Vectors:
         """Number of the first row of each part, int64."""
         return np.concatenate([[0], np.cumsum(self.rows)[:-1]]).astype(np.int64)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[VectorBlock]:
         """Yield all vectors, one part at a time. Raises DataError for a missing or damaged part."""
         for number, rows in enumerate(self.rows):
             if rows:
                 table = self.read(number, [*self._stored, "chunk"])
                 chunks = table["chunk"].to_numpy()
-                yield Block(first=int(self.starts[number]), vectors=to_vectors(table, self.format), chunks=chunks)
+                yield VectorBlock(first=int(self.starts[number]), vectors=to_vectors(table, self.format), chunks=chunks)
 
     def rows_of(self, wanted: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Return row number -> columns of the row without the vector."""

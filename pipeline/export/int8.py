@@ -34,7 +34,7 @@ PERCENTILES = (50, 99)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredGraph:
     """Measurements of one fill-mask graph on the exporting machine."""
 
     megabytes: float
@@ -94,7 +94,7 @@ def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
-def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[Measured, Measured]:
+def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[MeasuredGraph, MeasuredGraph]:
     """Measure the fill-mask graphs of the folders `float32` and `int8`; return float32's measurements, then int8's.
 
     `rows` are batches of one sequence each. The graphs alternate, so that other load on the machine affects both.
@@ -110,7 +110,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> t
         size = sum(file.stat().st_size for file in folder.glob("*.onnx*")) / 1e6
         times = tuple(np.percentile(1000 * seconds, PERCENTILES).tolist())
         measured.append(
-            Measured(megabytes=size, loss=loss.sum() / masked, accuracy=right.sum() / masked, milliseconds=times)
+            MeasuredGraph(megabytes=size, loss=loss.sum() / masked, accuracy=right.sum() / masked, milliseconds=times)
         )
     return measured[0], measured[1]
 

@@ -11,7 +11,7 @@ from pipeline.errors import DataError
 from pipeline.evaluation.heldout import heldout_batches
 from pipeline.export.card import Lineage, Made, corpus_problem
 from pipeline.export.huggingface import copy_model, write_published
-from pipeline.export.int8 import Measured, check_int8, compare, quantize_graphs
+from pipeline.export.int8 import MeasuredGraph, check_int8, compare, quantize_graphs
 from pipeline.export.markdown import table
 from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.probe import probe
@@ -127,7 +127,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
     ] * HELDOUT_ROWS, problem
 
 
-def _comparison(float32: Measured, int8: Measured, batches: list[Batch], problem: str | None) -> str:
+def _comparison(float32: MeasuredGraph, int8: MeasuredGraph, batches: list[Batch], problem: str | None) -> str:
     """Return the card's table that compares float32 and int8 graphs, and a description of the measurement."""
     term = MLM.upper()
     figures = {
@@ -150,7 +150,7 @@ def _comparison(float32: Measured, int8: Measured, batches: list[Batch], problem
     return f"{table(('', 'float32', 'int8'), [(name, *values) for name, values in figures.items()])}\n\n{about}"
 
 
-def _comparison_in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
+def _comparison_in_a_line(float32: MeasuredGraph, int8: MeasuredGraph, problem: str | None) -> str:
     """Return the comparison in one line, for a terminal."""
     accuracy = (
         f"accuracy not measured ({problem})"

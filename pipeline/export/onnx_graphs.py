@@ -55,7 +55,7 @@ class FillMask(nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids).logits
 
 
-class Embedding(nn.Module):
+class EmbeddingGraph(nn.Module):
     """A published encoder that returns the mean (N, width) of the last hidden states of unpadded tokens."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -89,7 +89,7 @@ def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
         masked = AutoModelForMaskedLM.from_pretrained(published / subfolder).eval()
         encoder = AutoModel.from_pretrained(published).eval()
         write_graph(FillMask(masked), folder / FILL_MASK, "logits", trained.model)
-        write_graph(Embedding(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
+        write_graph(EmbeddingGraph(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
 
 
 def write_graph(module: Any, file: Path, output: str, model: Model) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.similarity import KIND_OF_LOSS
@@ -136,7 +136,7 @@ def _tuned_card(
     return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
 
 
-def _reading(cutting: Cutting) -> str:
+def _reading(cutting: Truncation) -> str:
     """Return words for what the model reads of a long text."""
     if not cutting.passages:
         return f"texts are truncated to {cutting.maximum_length} tokens"

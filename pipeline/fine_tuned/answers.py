@@ -122,7 +122,7 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
     """Return one row per text: its label or labels with probabilities, or its value."""
     task = tuned.about.task
     outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    predicted = sequences.predicted_labels(task, outputs, tuned.about.tuned)
+    predicted = sequences.predicted_labels(task, outputs, tuned.about.thresholds)
     if task.kind in NUMBERS:
         return [{"score": float(value)} for value in predicted]
     shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
@@ -172,7 +172,7 @@ def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[di
     """Return one row per question: its answer, as in `span_row`."""
     about = tuned.about
     spans = questions.answers(about.task, prepared, logits, about.cutting)
-    texts = questions.texts_of(about.task, spans, about.tuned)
+    texts = questions.texts_of(about.task, spans, about.thresholds)
     return [span_row(spans[question.id], texts[question.id]) for question in prepared.items]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.tokens import TagTask
 from pipeline.tasks import tags
@@ -13,7 +13,7 @@ from pipeline.tasks.tagging import PredictedTags
 from pipeline.tasks.task import Task
 
 
-def answers_of(module: TaskObjective, task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Any:
+def answers_of(module: TaskObjective, task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> Any:
     """Return one answer per item, as `answers` of TaskHandlers; with a chain, the best tags of each whole sentence."""
     if isinstance(module, TagTask) and module.tag_chain is not None:
         return tags.chain_answers(task, prepared, logits, module.tag_chain.best_paths)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
@@ -75,7 +75,7 @@ def of_published(saved: SavedModel) -> TunedModel:
         task=task,
         cutting=_cutting_of(location, task, model),
         pooling=errors_with_location(location, _pooling_of, config, model),
-        tuned={},
+        thresholds={},
         lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
     )
     return errors_with_location(location, _with_weights, about, model, vocabulary, tensors)
@@ -182,14 +182,14 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     return labels
 
 
-def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
+def _cutting_of(location: str, task: Task, model: Model) -> Truncation:
     """Return the truncation settings; their maximum length is the smaller of the task's and the tokenizer's.
 
     Raises DataError if tokenizer_config.json cannot be read.
     """
     length = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
     limit = int(length) if isinstance(length, int | float) and length >= LEAST_LENGTH else model.maximum_positions
-    return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
+    return resolved_cutting(Truncation(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
 
 
 def _pooling_of(config: dict[str, Any], model: Model) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
@@ -38,10 +38,10 @@ from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
 from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 from pipeline.saved.tensors import errors_with_location, read_tensors
 from pipeline.tasks.intents import INTENT_PREFIX
-from pipeline.tasks.prepared import Tuned, outputs_of
+from pipeline.tasks.prepared import Thresholds, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import NUMBERS, Kind, Task
@@ -57,7 +57,7 @@ PROBLEMS: dict[Kind, str] = {
     "ranking": "regression",
 }
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
-"""Settings of Cutting that task.json of earlier versions lacks -> the value that their models had."""
+"""Settings of Truncation that task.json of earlier versions lacks -> the value that their models had."""
 
 OF_WHOLE_TEXTS = ("classification", "multilabel", "regression", "ranking")
 """Kinds of task whose head reads one pooled state of a whole text."""
@@ -68,11 +68,11 @@ class About:
     """Description of a fine-tuned model, without its weights."""
 
     task: Task
-    cutting: Cutting
+    cutting: Truncation
     """Truncation: length and stride, and the pooling of a text's passages."""
     pooling: str
     """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
-    tuned: Tuned
+    thresholds: Thresholds
     """Values tuned on the development split, such as thresholds."""
     lineage: dict[str, Any]
     """Origin of the model: checkpoint, settings and scores."""
@@ -152,7 +152,7 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
         "cutting": asdict(about.cutting),
         "pooling": about.pooling,
         "crf": about.crf,
-        "tuned": about.tuned,
+        "tuned": about.thresholds,
         "bottleneck": carried,
         "lineage": about.lineage,
     }
@@ -206,9 +206,9 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(
             task=task,
-            cutting=unflatten(Cutting, CUTTING_BEFORE | content["cutting"]),
+            cutting=unflatten(Truncation, CUTTING_BEFORE | content["cutting"]),
             pooling=content["pooling"],
-            tuned=content["tuned"],
+            thresholds=content["tuned"],
             lineage=content["lineage"],
             crf=content.get("crf", False),
         )
@@ -221,15 +221,15 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
         raise unusable_record(saved.location, error) from error
 
 
-def trained_recipe(about: About) -> Recipe:
+def trained_recipe(about: About) -> VectorRecipe:
     """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
 
     For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
     """
     if about.task.kind != "similarity":
-        return Recipe()
+        return VectorRecipe()
     pooling = "cls" if about.pooling == "cls" else "mean"
-    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
+    return VectorRecipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
 def has_vectors(about: About, plain: bool = True) -> bool:

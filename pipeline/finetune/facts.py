@@ -7,13 +7,13 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import LOSSES_WITH, Similarity
 from pipeline.fine_tuned.record import COLUMNS, TextColumns
 from pipeline.finetune.problems import Problem
-from pipeline.finetune.trial import Result
+from pipeline.finetune.trial import TrialResult
 from pipeline.tasks import known
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import VECTOR_KINDS, Task
 
 
-def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
+def training_facts(config: Finetune, problem: Problem, seed: int, result: TrialResult) -> dict[str, Any]:
     """Return facts about a training as JSON values.
 
     - the encoder's checkpoint

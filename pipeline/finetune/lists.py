@@ -102,7 +102,7 @@ def fit_lists(
     precision = precision_of(config.placement, model.width, device)
     lineage = {"precision": precision} | training_facts(config, problem, seed, result)
     about = About(
-        task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=result.tuned, lineage=lineage
+        task=task, cutting=problem.cutting, pooling=config.recipe.pooling, thresholds=result.thresholds, lineage=lineage
     )
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
 

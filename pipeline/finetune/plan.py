@@ -20,7 +20,7 @@ from pipeline.finetune.trials import autocast_for, build
 from pipeline.optim.build import build_optimizer
 from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 
 LARGE = 10_000
 """A task with more training rows is large. Large tasks are reduced first: their scores vary little between seeds."""
@@ -71,7 +71,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     module = build(config, problem, initial, 0).to(device).train()
     times, tokens = [], []
-    compute = Compute(device=device, autocast=autocast, seed=0)
+    compute = StepContext(device=device, autocast=autocast, seed=0)
     unlabelled = problem.unlabelled.rows if problem.unlabelled else None
     whole = replace(config, recipe=replace(config.recipe, training_rows=None))
     rows = epoch_rows(whole, module, problem.train, unlabelled, 0)

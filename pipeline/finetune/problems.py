@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
@@ -54,7 +54,7 @@ class Problem:
     """A task and its encoded splits."""
 
     task: Task
-    cutting: Cutting
+    cutting: Truncation
     """Truncation and splitting of the texts, with length and stride filled in."""
     train: Prepared
     splits: dict[str, Prepared]
@@ -212,7 +212,7 @@ def _folds_of(
     return problems
 
 
-def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
+def cut(task: Task, cutting: Truncation, items: dict[str, Any], initial: Initial) -> Problem:
     """Build a problem: encode the items of its splits as token ids. One of the splits must be `train`.
 
     Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if all training rows of
@@ -238,8 +238,8 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
 
 
 def in_cuttings(
-    problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report
-) -> dict[Cutting, Problem]:
+    problem: Problem, cuttings: Iterable[Truncation], initial: Initial, report: Report
+) -> dict[Truncation, Problem]:
     """Return cutting (truncation settings) -> problem, for every cutting that a search tries.
 
     The first cutting must be the cutting of `problem`; for it, `problem` is returned unchanged. For every other

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from pipeline.command_line.arguments import converted
 from pipeline.command_line.options import flag_of
 from pipeline.config.adapters import Adapter
-from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
+from pipeline.config.finetune import HIGH_RATE, Finetune, GridSearch, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.recipe import DROPOUT
@@ -151,7 +151,7 @@ def _hint_of(config: Any, name: str) -> Any:
     return get_type_hints(type(config))[leaf]
 
 
-def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
+def _draws(search: GridSearch, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
     """Return search.samples draws. A draw has one log-uniform value per range. Without ranges, return an empty draw."""
     if not ranges:
         return [{}]

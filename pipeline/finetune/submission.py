@@ -83,5 +83,6 @@ def _predictions(config: Finetune, model: str, task: str, split: str, after: Cal
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
     answers = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(
-        ids=texts["id"].to_pylist(), values=sequences.predicted_labels(tuned.about.task, answers, tuned.about.tuned)
+        ids=texts["id"].to_pylist(),
+        values=sequences.predicted_labels(tuned.about.task, answers, tuned.about.thresholds),
     )

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
@@ -32,21 +32,21 @@ from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.optim.schedule import rate_share
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Prepared, Tuned
+from pipeline.tasks.prepared import Prepared, Thresholds
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
-from pipeline.train.step import Compute, Slot, distributed, train_step
+from pipeline.train.step import Slot, StepContext, distributed, train_step
 
 POINTS = 100  # approximate points of a learning curve
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class TrialResult:
     """Outcome of a trial."""
 
     scores: Scores
     """Scores of the kept weights."""
-    tuned: Tuned
+    thresholds: Thresholds
     """Values tuned on the first development split, such as thresholds."""
     collapsed: bool
     """Whether the model gives the same answer to all rows of the first development split."""
@@ -73,7 +73,7 @@ class Result:
 def run_trial(
     config: Finetune,
     task: Task,
-    cutting: Cutting,
+    cutting: Truncation,
     module: TaskObjective,
     train: Prepared,
     splits: Mapping[str, Prepared],
@@ -85,7 +85,7 @@ def run_trial(
     checkpoints: TrialCheckpoints | None = None,
     world: int = 1,
     unlabelled: pa.Table | None = None,
-) -> Result:
+) -> TrialResult:
     """Train the module on the rows of `train`, score it on each of `splits` after every epoch, and return the result.
 
     Each epoch also contains all rows of `unlabelled`, which have a teacher's logits instead of labels.
@@ -95,7 +95,7 @@ def run_trial(
     saved state. After such a restart, `after_epoch` is called again for the epochs before the restart.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
-    compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
+    compute = StepContext(device=device, autocast=autocast, seed=seed, world=world)
     rows = epoch_rows(config, module, train, unlabelled, seed)
     few = few_labels(module, rows, recipe, seed)
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
@@ -161,7 +161,7 @@ def assist_trial(
     config: Finetune,
     module: TaskObjective,
     train: Prepared,
-    compute: Compute,
+    compute: StepContext,
     checkpoints: TrialCheckpoints | None = None,
     unlabelled: pa.Table | None = None,
 ) -> None:
@@ -179,7 +179,7 @@ def assist_trial(
             break
 
 
-def _agreed(over: bool, compute: Compute) -> bool:
+def _agreed(over: bool, compute: StepContext) -> bool:
     """Return rank 0's value of `over`: whether training ends. Every rank must call this after each epoch."""
     if compute.world == 1:
         return over
@@ -188,16 +188,16 @@ def _agreed(over: bool, compute: Compute) -> bool:
     return bool(decision)
 
 
-def _build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
+def _build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> TrialResult:
     """Return the result of a finished trial; `answers` are the best epoch's answers to the first split."""
     assert state.best is not None
     handlers = KINDS[task.kind]
-    tuned = handlers.tune(task, first, answers)
-    return Result(
+    thresholds = handlers.tune(task, first, answers)
+    return TrialResult(
         scores=state.epochs[state.best.epoch - 1],
-        tuned=tuned,
+        thresholds=thresholds,
         collapsed=handlers.collapsed(task, first, answers),
-        details=handlers.details(task, first, answers, tuned),
+        details=handlers.details(task, first, answers, thresholds),
         curve=state.curve,
         epochs=state.epochs,
         best_epoch=state.best.epoch,
@@ -215,7 +215,7 @@ def train_epoch(
     rows: pa.Table,
     state: TrialState,
     epoch: int,
-    compute: Compute,
+    compute: StepContext,
     *,
     checkpoints: TrialCheckpoints | None,
 ) -> None:
@@ -264,7 +264,7 @@ def train_on_slots(
     slots: Sequence[Slot],
     objective: nn.Module,
     optimizer: torch.optim.Optimizer,
-    compute: Compute,
+    compute: StepContext,
     *,
     step: int,
     rate: float,

@@ -49,7 +49,7 @@ from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
@@ -297,7 +297,7 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
     config = trial.config
     device = device_of(config.placement, config.trials.gpus)
     _set_threads(config)
-    compute = Compute(
+    compute = StepContext(
         device=device,
         autocast=autocast_for(config.placement, initial.model.width, device),
         seed=trial.seed,
@@ -358,7 +358,7 @@ def _train(
             cutting=problem.cutting,
             pooling=_pooling_of(config, problem.task),
             crf=config.recipe.crf,
-            tuned=outcome.tuned,
+            thresholds=outcome.thresholds,
             lineage=lineage,
         )
         if isinstance(module, RelationTask):

@@ -8,7 +8,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.contents import Text, texts_of
 from pipeline.finetune.problems import Problem, data_of
-from pipeline.predict.inputs import InputFile, list_inputs, parts_of
+from pipeline.predict.inputs import RowFile, list_inputs, parts_of
 from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.files import read_file
@@ -43,7 +43,7 @@ def _table_of(config: Finetune, rows: Sequence[Row]) -> pa.Table:
     return texts_table(f"{SETTING} ({', '.join(config.unlabelled)})", rows)
 
 
-def _texts_in(file: InputFile, first: str, second: str | None) -> Iterator[tuple[str | None, ...]]:
+def _texts_in(file: RowFile, first: str, second: str | None) -> Iterator[tuple[str | None, ...]]:
     """Yield the texts of each row: one text, or two texts if `second` names a column. A missing text is None.
 
     A text file has one text per line and no columns. Raises DataError for a file of another form, for a missing column,

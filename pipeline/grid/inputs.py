@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.config.adapters import Bottleneck, LowRank, NoAdapter
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.ranking import Ranking
@@ -39,7 +39,7 @@ class GridInputs:
     config: Finetune
     initial: Initial
     settings: list[dict[str, Any]]
-    cuttings: dict[str, dict[Cutting, Problem]]
+    cuttings: dict[str, dict[Truncation, Problem]]
     """Name of a problem -> cutting (truncation settings) to try -> the problem, encoded with this cutting."""
     teacher: TunedModel | None = None
     """Model of config.teacher; its logits are not yet in the problems."""

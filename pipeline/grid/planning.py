@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.recipe import DISTILLED, DROPOUT, Recipe
@@ -38,7 +38,7 @@ name depends on the content of these files instead.
 def planned(
     config: Finetune,
     initial: Initial,
-    cuttings: dict[str, dict[Cutting, Problem]],
+    cuttings: dict[str, dict[Truncation, Problem]],
     settings: list[dict[str, Any]],
     begun: float,
     report: Report,

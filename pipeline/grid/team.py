@@ -32,7 +32,7 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
     config = trial.config
     group, world = get_current_placement_group(), config.trials.workers
     others = [
-        ray.remote(Worker)
+        ray.remote(TeamWorker)
         .options(
             num_cpus=share["CPU"],
             num_gpus=share.get("GPU", 0.0),
@@ -67,7 +67,7 @@ def _backend(config: Finetune) -> str:
     return "nccl" if device_of(config.placement, config.trials.gpus).type == "cuda" else "gloo"
 
 
-class Worker:
+class TeamWorker:
     """One worker of a trial, with a rank above 0; `problem` is a list with one object reference."""
 
     def __init__(self, trial: Trial, problem: list[ray.ObjectRef], initial: Initial, rank: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.finetune import plan, trials
@@ -28,7 +28,7 @@ class Grid:
 
     config: Finetune
     initial: Initial
-    cuttings: dict[str, dict[Cutting, Problem]]
+    cuttings: dict[str, dict[Truncation, Problem]]
     """Name of a problem -> cutting (truncation settings) to try -> the problem, encoded with this cutting."""
     settings: list[dict[str, Any]]
     """Settings to try, each as {dotted name: value}."""
@@ -45,7 +45,7 @@ class Grid:
         return first_of_each(self.cuttings)
 
 
-def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
+def first_of_each(cuttings: Mapping[str, Mapping[Truncation, Problem]]) -> dict[str, Problem]:
     """Return name -> the problem, encoded with the first cutting. A problem has the same items with every cutting."""
     return {name: next(iter(problems.values())) for name, problems in cuttings.items()}
 

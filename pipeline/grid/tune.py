@@ -10,7 +10,7 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.files import storage
@@ -153,7 +153,7 @@ def connect(address: str | None) -> None:
 
 
 def seconds_per_step(
-    config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial
+    config: Finetune, problems: Mapping[str, Mapping[Truncation, Problem]], initial: Initial
 ) -> dict[str, float]:
     """Return name of a problem -> seconds per step, measured on nodes that run the trials.
 
@@ -188,7 +188,7 @@ def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial)
 def run_trials(
     config: Finetune,
     trials: Sequence[Trial],
-    problems: Mapping[str, Mapping[Cutting, Problem]],
+    problems: Mapping[str, Mapping[Truncation, Problem]],
     initial: Initial,
     tell: Callable[[Trial, str, dict[str, Any]], None],
     *,
@@ -257,7 +257,7 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
 def _work(
     settings: dict[str, int],
     trials: list[Trial],
-    problems: dict[tuple[str, Cutting], Any],
+    problems: dict[tuple[str, Truncation], Any],
     initial: Initial,
     share: dict[str, float],
 ) -> None:

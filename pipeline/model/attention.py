@@ -141,7 +141,7 @@ class Layout:
     """Blocks of block-sparse attention; None: all sequences have full attention."""
 
 
-def layout(batch: Batch, *, for_compiled: bool = False) -> Layout:
+def layout_of(batch: Batch, *, for_compiled: bool = False) -> Layout:
     """Return the layout of a batch, on the batch's device and without waiting for a GPU.
 
     `for_compiled`: layers are compiled, and this function is not. All layouts then have the same form, so that a layer
@@ -203,15 +203,15 @@ def group_lengths(lengths: np.ndarray) -> list[int]:
     return ends[::-1]
 
 
-def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+def attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token over its own sequence, with scores scaled by 1 / sqrt(D).
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. Dropout applies to the attention
     weights; its probability must be 0 outside training.
     """
     if has_kernel(qkv, dropout_probability):
-        return kernel_attention(qkv, where, dropout_probability)
-    return _padded_attention(qkv, where, dropout_probability)
+        return kernel_attention(qkv, layout, dropout_probability)
+    return _padded_attention(qkv, layout, dropout_probability)
 
 
 def has_kernel(qkv: Tensor, dropout_probability: float) -> bool:
@@ -229,13 +229,13 @@ def has_kernel(qkv: Tensor, dropout_probability: float) -> bool:
     )
 
 
-def kernel_attention(qkv: Tensor, where: Layout, dropout_probability: float, reach: int = UNLIMITED) -> Tensor:
+def kernel_attention(qkv: Tensor, layout: Layout, dropout_probability: float, reach: int = UNLIMITED) -> Tensor:
     """Do the work of `attention` by torch's variable-length kernel, which needs no padding.
 
     A token attends to `reach` tokens on each side. The kernel rounds the dropout probability to a multiple of 1 / 256.
     """
     q, k, v = qkv.unbind(1)
-    offsets, longest = where.offsets, where.maximum_length
+    offsets, longest = layout.offsets, layout.maximum_length
     if dropout_probability > 0:  # varlen_attn has no dropout; this operator is what it calls
         return torch.ops.aten._flash_attention_forward(
             q, k, v, offsets, offsets, longest, longest, dropout_probability, False, False,
@@ -249,33 +249,33 @@ def kernel_attention(qkv: Tensor, where: Layout, dropout_probability: float, rea
     return attended
 
 
-def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+def _padded_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
     # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
     # and equally fast at 512.
     attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
-    return in_groups(qkv, where, lambda q, k, v, key_mask: attend(q, k, v, key_mask, dropout_probability))
+    return in_groups(qkv, layout, lambda q, k, v, key_mask: attend(q, k, v, key_mask, dropout_probability))
 
 
-def in_groups(qkv: Tensor, where: Layout, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
+def in_groups(qkv: Tensor, layout: Layout, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
     """Return the attention output (T, H, D) of qkv (T, 3, H, D), computed in padded groups.
 
     For each group, `attend` maps queries, keys and values (N, H, S, D) and the group's key mask to outputs (N, H, S,
     D).
     """
-    if where.order_T is None:
-        return _in_group(qkv, where.groups[0], attend)
-    parts = qkv[where.order_T].split([len(group.slots_T) for group in where.groups])
-    out = torch.cat([_in_group(part, group, attend) for part, group in zip(parts, where.groups, strict=True)])
-    return torch.empty_like(out).index_copy(0, where.order_T, out)
+    if layout.order_T is None:
+        return _in_group(qkv, layout.groups[0], attend)
+    parts = qkv[layout.order_T].split([len(group.slots_T) for group in layout.groups])
+    out = torch.cat([_in_group(part, group, attend) for part, group in zip(parts, layout.groups, strict=True)])
+    return torch.empty_like(out).index_copy(0, layout.order_T, out)
 
 
-def _in_group(qkv: Tensor, where: Group, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
+def _in_group(qkv: Tensor, layout: Group, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
     T, _, H, D = qkv.shape
-    N, S = where.sequences, where.maximum_length
-    padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))
+    N, S = layout.sequences, layout.maximum_length
+    padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, layout.slots_T, qkv.reshape(T, 3 * H * D))
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
-    out = attend(q, k, v, where.key_mask)
-    return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
+    out = attend(q, k, v, layout.key_mask)
+    return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, layout.slots_T).view(T, H, D)
 
 
 def explicit_attention(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:

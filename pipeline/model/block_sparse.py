@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
-from pipeline.model.attention import BlockGroup, Blocks, Layout, attention, explicit_attention, layout
+from pipeline.model.attention import BlockGroup, Blocks, Layout, attention, explicit_attention, layout_of
 from pipeline.model.random_blocks import random_blocks
 
 
@@ -40,10 +40,10 @@ def block_layouts(layouts: list[Layout], batch: Batch, model: Model) -> list[Lay
     ]
     return [
         replace(
-            where,
+            layout,
             blocks=Blocks(groups=tuple(_group(*parts, model, layer) for parts in padded), full_T=full_T, full=full),
         )
-        for layer, where in enumerate(layouts)
+        for layer, layout in enumerate(layouts)
     ]
 
 
@@ -52,7 +52,7 @@ def _full(batch: Batch, lengths: np.ndarray, chosen: np.ndarray) -> tuple[Tensor
     if not chosen.any():
         return None, None
     tokens_T = torch.from_numpy(np.flatnonzero(np.repeat(chosen, lengths))).to(batch.ids_T.device)
-    return tokens_T, layout(_batch_of(batch, tokens_T, lengths[chosen]))
+    return tokens_T, layout_of(_batch_of(batch, tokens_T, lengths[chosen]))
 
 
 def _batch_of(batch: Batch, tokens_T: Tensor, lengths: np.ndarray) -> Batch:
@@ -96,16 +96,16 @@ def _group(tokens_T: Tensor, slots_T: Tensor, real: Tensor, model: Model, layer:
     )
 
 
-def block_sparse_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+def block_sparse_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token, with scores scaled by 1 / sqrt(D).
 
-    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. `where` must have blocks. A token of
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. `layout` must have blocks. A token of
     a block that is both global and in the window counts once; a token of a random block that is also one of these (see
     pipeline.model.random_blocks) counts twice, as published. Dropout applies to the attention weights, also of long
     sequences, for which the published codes have none; its probability must be 0 outside training.
     """
-    assert where.blocks is not None
-    blocks, tokens, outputs = where.blocks, [], []
+    assert layout.blocks is not None
+    blocks, tokens, outputs = layout.blocks, [], []
     if blocks.full is not None and blocks.full_T is not None:
         tokens.append(blocks.full_T)
         outputs.append(attention(qkv.index_select(0, blocks.full_T), blocks.full, dropout_probability))

@@ -93,25 +93,25 @@ class Disentangled(nn.Module):
         self.dropout, self.hidden_dropout = settings.attention_dropout, settings.hidden_dropout
         self.output = nn.Linear(settings.width, settings.width)
 
-    def forward(self, hidden_T: Tensor, where: Layout, queries_T: Tensor | None = None) -> Tensor:
+    def forward(self, hidden_T: Tensor, layout: Layout, queries_T: Tensor | None = None) -> Tensor:
         """Return attention outputs (T, W). The queries are those of the states `queries_T` (T, W); None: `hidden_T`."""
         qkv = self.contents(hidden_T)
         if queries_T is not None:
             qkv = torch.cat([self.contents(queries_T)[:, :1], qkv[:, 1:]], 1)
-        relative_R = self.positions(where)
+        relative_R = self.positions(layout)
         probability = self.dropout if self.training else 0.0
-        gathered = disentangled_attention(qkv, relative_R, self.distances, where, probability)
+        gathered = disentangled_attention(qkv, relative_R, self.distances, layout, probability)
         return self.output(gathered.reshape(hidden_T.shape))
 
-    def scores(self, hidden_T: Tensor, where: Layout) -> Tensor:
+    def scores(self, hidden_T: Tensor, layout: Layout) -> Tensor:
         """Return the scores (H, T, T) of a batch of one sequence."""
         q, k, _ = self.contents(hidden_T).permute(1, 2, 0, 3).unsqueeze(1)
-        return _scores(q, k, self.positions(where), self.distances)[0]
+        return _scores(q, k, self.positions(layout), self.distances)[0]
 
-    def positions(self, where: Layout) -> Tensor:
+    def positions(self, layout: Layout) -> Tensor:
         """Return queries and keys (R, 2, H, D) of the layout's relative positions."""
-        assert where.relative_R is not None
-        return self.projected(dropout(where.relative_R, self.hidden_dropout if self.training else 0.0))
+        assert layout.relative_R is not None
+        return self.projected(dropout(layout.relative_R, self.hidden_dropout if self.training else 0.0))
 
     def contents(self, hidden_T: Tensor) -> Tensor:
         """Return queries, keys and values (T, 3, H, D)."""
@@ -158,7 +158,7 @@ class BucketedSelfAttention(Disentangled):
 
 
 def disentangled_attention(
-    qkv: Tensor, relative_R: Tensor, distances: Distances, where: Layout, dropout_probability: float
+    qkv: Tensor, relative_R: Tensor, distances: Distances, layout: Layout, dropout_probability: float
 ) -> Tensor:
     """Return the attention output of every token over its own sequence, scaled by 1 / sqrt(3 D).
 
@@ -171,7 +171,7 @@ def disentangled_attention(
     def attend(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Tensor:
         return weighted_values(_scores(q, k, relative_R, distances), v, key_mask, dropout_probability)
 
-    return in_groups(qkv, where, attend)
+    return in_groups(qkv, layout, attend)
 
 
 def _scores(q: Tensor, k: Tensor, relative_R: Tensor, distances: Distances) -> Tensor:

@@ -24,7 +24,7 @@ from pipeline.config.model_parts import (
 )
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
-from pipeline.model.attention import GlobalTokens, Layout, attention, layout
+from pipeline.model.attention import GlobalTokens, Layout, attention, layout_of
 from pipeline.model.block_sparse import block_layouts, block_sparse_attention
 from pipeline.model.disentangled import (
     BucketedSelfAttention,
@@ -56,17 +56,17 @@ class SelfAttention(nn.Module):
         self.qkv = nn.Linear(settings.width, 3 * settings.width, bias=settings.bias)
         self.output = nn.Linear(settings.width, settings.width, bias=settings.bias)
 
-    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
-        attend = attention if where.band is None else windowed_attention
-        attend = attend if where.blocks is None else block_sparse_attention
-        gathered = attend(self.projected(hidden_T, where), where, self.dropout if self.training else 0.0)
+    def forward(self, hidden_T: Tensor, layout: Layout) -> Tensor:
+        attend = attention if layout.band is None else windowed_attention
+        attend = attend if layout.blocks is None else block_sparse_attention
+        gathered = attend(self.projected(hidden_T, layout), layout, self.dropout if self.training else 0.0)
         return self.output(gathered.reshape(hidden_T.shape))
 
-    def projected(self, hidden_T: Tensor, where: Layout) -> Tensor:
+    def projected(self, hidden_T: Tensor, layout: Layout) -> Tensor:
         """Return queries, keys and values (T, 3, H, D), rotated if the layout has a rotation."""
         T, width = hidden_T.shape
         qkv = self.qkv(hidden_T).view(T, 3, self.heads, width // self.heads)
-        return qkv if where.rotation is None else rotate(qkv, where.rotation)
+        return qkv if layout.rotation is None else rotate(qkv, layout.rotation)
 
 
 class GlobalLocalSelfAttention(SelfAttention):
@@ -77,13 +77,13 @@ class GlobalLocalSelfAttention(SelfAttention):
         width, bias = settings.width, settings.bias
         self.global_query, self.global_key, self.global_value = (nn.Linear(width, width, bias=bias) for _ in range(3))
 
-    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
-        chosen = where.global_tokens
+    def forward(self, hidden_T: Tensor, layout: Layout) -> Tensor:
+        chosen = layout.global_tokens
         if chosen is None:
-            return super().forward(hidden_T, where)
+            return super().forward(hidden_T, layout)
         probability = self.dropout if self.training else 0.0
-        near = local_attention(self.projected(hidden_T, where), where, probability)
-        whole = global_attention(self.global_projected(hidden_T, chosen), where, probability)
+        near = local_attention(self.projected(hidden_T, layout), layout, probability)
+        whole = global_attention(self.global_projected(hidden_T, chosen), layout, probability)
         gathered = torch.where(chosen.is_global_T[:, None, None], whole, near)
         return self.output(gathered.reshape(hidden_T.shape))
 
@@ -156,17 +156,17 @@ class Layer(nn.Module):
         self.attention_adapter: nn.Module = nn.Identity()
         self.feed_forward_adapter: nn.Module = nn.Identity()
 
-    def forward(self, hidden_T: Tensor, where: Layout, queries_T: Tensor | None = None) -> Tensor:
+    def forward(self, hidden_T: Tensor, layout: Layout, queries_T: Tensor | None = None) -> Tensor:
         """Return the layer's output. With `queries_T` (T, width), disentangled attention and the residual connection
         take them for queries, and keys and values still come from `hidden_T`.
         """
         # Under autocast, the residual sums and LayerNorm's output stay in the number format of the layer's input.
         if self.normalises_first:
             assert queries_T is None, "layers with pre-norm take no other queries"
-            hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), where)
+            hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), layout)
             return hidden_T + self._fed_forward(self.feed_forward_norm(hidden_T))
         others = () if queries_T is None else (queries_T,)
-        attended_T = self._attended(hidden_T, where, *others)
+        attended_T = self._attended(hidden_T, layout, *others)
         hidden_T = self.attention_norm((hidden_T if queries_T is None else queries_T) + attended_T)
         return self.feed_forward_norm(hidden_T + self._fed_forward(hidden_T))
 
@@ -225,8 +225,8 @@ class Encoder(nn.Module):
 
         Raises DataError for a sequence longer than model.maximum_positions.
         """
-        hidden_T, last, where = self.before_last(batch)
-        return self.final_norm(self.apply_layer(last, hidden_T, where))
+        hidden_T, last, layout = self.before_last(batch)
+        return self.final_norm(self.apply_layer(last, hidden_T, layout))
 
     def before_last(self, batch: Batch) -> tuple[Tensor, nn.Module, Layout]:
         """Return the input of the last layer (T, width), this layer, and its layout.
@@ -240,10 +240,10 @@ class Encoder(nn.Module):
                 "cut sequences at that length"
             )
         hidden_T = self.embed(batch)
-        *others, (last, where) = zip(self.applied_layers, self.layouts(batch), strict=True)
+        *others, (last, layout) = zip(self.applied_layers, self.layouts(batch), strict=True)
         for layer, own in others:
             hidden_T = self.apply_layer(layer, hidden_T, own)
-        return hidden_T, last, where
+        return hidden_T, last, layout
 
     def apply_layer(self, layer: nn.Module, *inputs: Tensor | Layout) -> Tensor:
         """Return a layer's output for its inputs, with activation checkpointing if `recompute` is set."""
@@ -267,14 +267,14 @@ class Encoder(nn.Module):
         """Return the layout of a batch for each applied layer: with its rotation, and its band or its blocks if the
         layer is local or block-sparse.
         """
-        where, model = layout(batch, for_compiled=self.compiles_layers), self.settings
+        layout, model = layout_of(batch, for_compiled=self.compiles_layers), self.settings
         if self.relative is not None:
-            where = replace(where, relative_R=self.relative(batch.maximum_length))
+            layout = replace(layout, relative_R=self.relative(batch.maximum_length))
         if isinstance(model.attention, GlobalLocalAttention):
-            chosen = global_tokens(batch, where, self.global_use, model.attention.reach)
-            where = replace(where, global_tokens=chosen)
+            chosen = global_tokens(batch, layout, self.global_use, model.attention.reach)
+            layout = replace(layout, global_tokens=chosen)
         reaches = [model.reach(number) for number in range(model.layers)]
-        layouts = {reach: _of_layer(where, batch, model, reach) for reach in set(reaches)}
+        layouts = {reach: _of_layer(layout, batch, model, reach) for reach in set(reaches)}
         return block_layouts([layouts[reach] for reach in reaches], batch, model)
 
     def choose_global_tokens(self, use: GlobalUse) -> None:
@@ -334,16 +334,16 @@ def _layer_norm(settings: Model) -> LayerNorm:
     return LayerNorm(settings.width, eps=settings.layer_norm_epsilon, bias=settings.bias)
 
 
-def _of_layer(where: Layout, batch: Batch, model: Model, reach: int | None) -> Layout:
+def _of_layer(layout: Layout, batch: Batch, model: Model, reach: int | None) -> Layout:
     """Return a layout with the rotation and the band of layers whose tokens attend to `reach` tokens on each side."""
     if isinstance(model.positions, RotaryPositions):
         local = model.positions.local_theta if reach is not None else None
         theta = model.positions.theta if local is None else local
-        where = replace(where, rotation=rotation(batch.positions_T, model.width // model.heads, theta))
+        layout = replace(layout, rotation=rotation(batch.positions_T, model.width // model.heads, theta))
     return (
-        where
-        if reach is None or where.global_tokens is not None
-        else replace(where, band=band(where, batch.tokens, reach))
+        layout
+        if reach is None or layout.global_tokens is not None
+        else replace(layout, band=band(layout, batch.tokens, reach))
     )
 
 

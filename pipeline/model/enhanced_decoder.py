@@ -20,8 +20,8 @@ class EnhancedDecoder(nn.Module):
 
     def forward(self, encoder: Encoder, batch: Batch) -> Tensor:
         """Return hidden states (T, width) from which masked tokens are predicted."""
-        hidden_T, last, where = encoder.before_last(batch)
+        hidden_T, last, layout = encoder.before_last(batch)
         queries_T = hidden_T + self.positions(batch.positions_T).to(hidden_T.dtype)
         for _ in range(2):
-            queries_T = encoder.apply_layer(last, hidden_T, where, queries_T)
+            queries_T = encoder.apply_layer(last, hidden_T, layout, queries_T)
         return queries_T

@@ -22,7 +22,7 @@ GlobalUse = Literal["none", "first", "question", "second"]
 """Global tokens of a sequence: none, the first token, all tokens before its first [SEP], or all of its second text."""
 
 
-def global_tokens(batch: Batch, where: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
+def global_tokens(batch: Batch, layout: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
     """Return the global tokens of a batch whose other tokens attend to `reach` tokens on each side; None: no token.
 
     With "question", the host waits for the device, because the longest question determines the size of tensors. With
@@ -43,7 +43,7 @@ def global_tokens(batch: Batch, where: Layout, use: GlobalUse, reach: int) -> Gl
     exists, indices = indices < batch.offsets[1:, None], indices.clamp(max=batch.tokens - 1)
     exists = exists & is_global_T[indices]
     chosen = GlobalTokens(reach=reach, most=most, is_global_T=is_global_T, indices=indices, exists=exists, blocks=None)
-    if not torch.compiler.is_compiling() and where.maximum_length <= reach + 1:
+    if not torch.compiler.is_compiling() and layout.maximum_length <= reach + 1:
         return chosen
     return replace(chosen, blocks=_blocks(batch, sequence_T, chosen))
 
@@ -84,43 +84,43 @@ def _blocks(batch: Batch, sequence_T: Tensor, chosen: GlobalTokens) -> GlobalBlo
     return GlobalBlocks(block=block, slots_T=slots_T, keys=chosen.indices[sequence_C], mask=mask)
 
 
-def local_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+def local_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token over the near and the global tokens of its sequence.
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype, with scores scaled by 1 / sqrt(D).
-    `where` must have global tokens. Outputs of the global tokens themselves have no meaning. Dropout applies to the
+    `layout` must have global tokens. Outputs of the global tokens themselves have no meaning. Dropout applies to the
     attention weights; its probability must be 0 outside training.
     """
-    assert where.global_tokens is not None
-    if where.global_tokens.blocks is None:  # the window covers all sequences, and contains their global tokens
-        return attention(qkv, where, dropout_probability)
-    return _in_blocks(qkv, where.global_tokens.blocks, dropout_probability)
+    assert layout.global_tokens is not None
+    if layout.global_tokens.blocks is None:  # the window covers all sequences, and contains their global tokens
+        return attention(qkv, layout, dropout_probability)
+    return _in_blocks(qkv, layout.global_tokens.blocks, dropout_probability)
 
 
-def _in_blocks(qkv: Tensor, where: GlobalBlocks, dropout_probability: float) -> Tensor:
+def _in_blocks(qkv: Tensor, layout: GlobalBlocks, dropout_probability: float) -> Tensor:
     T, _, H, D = qkv.shape
-    B, C = where.block, len(where.mask)
-    slots = qkv.new_zeros((C + 2) * B, 3 * H * D).index_copy(0, where.slots_T + B, qkv.reshape(T, 3 * H * D))
+    B, C = layout.block, len(layout.mask)
+    slots = qkv.new_zeros((C + 2) * B, 3 * H * D).index_copy(0, layout.slots_T + B, qkv.reshape(T, 3 * H * D))
     blocks = slots.view(C + 2, B, 3, H, D)
     q = blocks[1:-1, :, 0].transpose(1, 2)
-    seen = (blocks[:-2, :, 1:], blocks[1:-1, :, 1:], blocks[2:, :, 1:], qkv[where.keys][:, :, 1:])
+    seen = (blocks[:-2, :, 1:], blocks[1:-1, :, 1:], blocks[2:, :, 1:], qkv[layout.keys][:, :, 1:])
     k, v = torch.cat(seen, 1).permute(2, 0, 3, 1, 4).unbind(0)
     attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
-    out = attend(q, k, v, where.mask, dropout_probability)
-    return out.transpose(1, 2).reshape(C * B, H, D)[where.slots_T]
+    out = attend(q, k, v, layout.mask, dropout_probability)
+    return out.transpose(1, 2).reshape(C * B, H, D)[layout.slots_T]
 
 
-def global_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+def global_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
     """Return the attention output of global tokens over their whole sequences, from projections of their own.
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype; only the rows of global tokens have a
     meaning.
     """
-    assert where.global_tokens is not None
-    most = where.global_tokens.most
+    assert layout.global_tokens is not None
+    most = layout.global_tokens.most
 
     def attend(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Tensor:
         out = explicit_attention(q[:, :, :most], k, v, key_mask, dropout_probability)
         return F.pad(out, (0, 0, 0, k.shape[2] - out.shape[2]))
 
-    return in_groups(qkv, where, attend)
+    return in_groups(qkv, layout, attend)

@@ -53,8 +53,8 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
     The encoder must be in evaluation mode.
     """
     states = [encoder.embed(batch)]
-    for layer, where in zip(encoder.applied_layers, encoder.layouts(batch), strict=True):
-        states.append(layer(states[-1], where))
+    for layer, layout in zip(encoder.applied_layers, encoder.layouts(batch), strict=True):
+        states.append(layer(states[-1], layout))
     return [*states[:-1], encoder.final_norm(states[-1])]
 
 
@@ -66,20 +66,20 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
     """
     states = layer_states(encoder, batch)[:-1]
     layers = zip(encoder.applied_layers, states, encoder.layouts(batch), strict=True)
-    return torch.stack([_weights(layer, hidden_T, where) for layer, hidden_T, where in layers])
+    return torch.stack([_weights(layer, hidden_T, layout) for layer, hidden_T, layout in layers])
 
 
-def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
+def _weights(layer: Layer, hidden_T: Tensor, layout: Layout) -> Tensor:
     if isinstance(layer.attention, Disentangled):
-        return layer.attention.scores(hidden_T, where).softmax(-1)
-    inputs_T, chosen = layer.attention_input(hidden_T), where.global_tokens
-    scores = _scores(layer.attention.projected(inputs_T, where))
+        return layer.attention.scores(hidden_T, layout).softmax(-1)
+    inputs_T, chosen = layer.attention_input(hidden_T), layout.global_tokens
+    scores = _scores(layer.attention.projected(inputs_T, layout))
     positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
     distances = (positions_T - positions_T[:, None]).abs()
-    if where.band is not None:
-        scores = scores.masked_fill(distances > where.band.reach, -math.inf)
-    if where.blocks is not None:  # a block that is counted twice has twice the weight
-        counts = times_counted(where.blocks.groups[0]).to(scores.dtype)
+    if layout.band is not None:
+        scores = scores.masked_fill(distances > layout.band.reach, -math.inf)
+    if layout.blocks is not None:  # a block that is counted twice has twice the weight
+        counts = times_counted(layout.blocks.groups[0]).to(scores.dtype)
         scores = scores + counts.log()[:, : len(hidden_T), : len(hidden_T)]
     if chosen is None:
         return scores.softmax(-1)

@@ -21,7 +21,7 @@ from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
 from pipeline.objectives.published import PublishedModel, TextLayer
-from pipeline.objectives.terms import Curve, Sums
+from pipeline.objectives.terms import LossCurve, Sums
 from pipeline.saved.pooling import ATTENTION
 
 CONTRASTIVE = "contrastive"
@@ -31,7 +31,7 @@ HELDOUT_LOSS, HELDOUT_ACCURACY = f"heldout/{CONTRASTIVE}_loss", f"heldout/{ACCUR
 CHANCE_LOSS, CHANCE_ACCURACY = f"baseline/chance_{CONTRASTIVE}_loss", f"baseline/chance_{ACCURACY}"
 """Names in a run's summary: the loss and the accuracy of random guesses on the same texts."""
 CURVES = (
-    Curve(
+    LossCurve(
         term=CONTRASTIVE,
         label="contrastive loss, nats per text",
         guess=f"heldout_{CHANCE_LOSS}",

@@ -18,7 +18,7 @@ from pipeline.config.objective import Distilled, chosen_layers
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.soft_targets import Output, soft_target_loss
 from pipeline.objectives.masked import ACCURACY, MLM, MaskedTokens, unigram_baselines, unigram_sums
-from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.objectives.terms import LossCurve, Sums, Terms
 
 SOFT, COSINE = "soft", "cosine"
 MLM_ACCURACY = ACCURACY.format(MLM)
@@ -26,8 +26,8 @@ TEACHER_SCORES = {MLM: f"teacher_{MLM}", MLM_ACCURACY: f"teacher_{MLM_ACCURACY}"
 """Score of the student -> name of the same score of the teacher."""
 TEACHER_LOSS, TEACHER_ACCURACY = f"baseline/teacher_{MLM}_loss", f"baseline/teacher_{MLM_ACCURACY}"
 CURVES = (
-    Curve(term=SOFT, label="soft-target loss, nats per token"),
-    Curve(term=COSINE, label="1 - cosine, mean per token"),
+    LossCurve(term=SOFT, label="soft-target loss, nats per token"),
+    LossCurve(term=COSINE, label="1 - cosine, mean per token"),
 )
 DESCRIPTIONS = {
     f"heldout/{SOFT}_loss": ("loss", "temperature^2 x Kullback-Leibler divergence from the teacher, nats per token"),

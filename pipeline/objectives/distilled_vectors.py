@@ -20,7 +20,7 @@ from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import TokenCounts, encoder_flops
 from pipeline.model.pooling import pool
 from pipeline.objectives.published import PublishedModel, TextLayer
-from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.pooling import DENSE
 
 VECTORS = "vectors"
@@ -29,7 +29,7 @@ HELDOUT_LOSS, MEAN_LOSS = f"heldout/{VECTORS}_loss", f"baseline/mean_{VECTORS}_l
 mean of the teacher's vectors of the held-out texts.
 """
 CURVES = (
-    Curve(
+    LossCurve(
         term=VECTORS,
         label="1 - cosine to the teacher's vector",
         guess=f"heldout_{MEAN_LOSS}",

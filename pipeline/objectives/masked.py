@@ -20,7 +20,7 @@ from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 from pipeline.objectives.published import PublishedModel, TextLayer
-from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.objectives.terms import LossCurve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
 HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
@@ -35,14 +35,14 @@ PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
 PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
 """Type of sampling.pairs -> loss term of its pair task; None if the examples have no pair label."""
 CURVES = (
-    Curve(
+    LossCurve(
         term=MLM,
         label="MLM loss, nats per masked token",
         guess="heldout_baseline/unigram_mlm_loss",
         guess_label="unigram baseline",
     ),
     *(
-        Curve(
+        LossCurve(
             term=term,
             label=f"{term.upper()} loss, nats per pair",
             guess=f"heldout_baseline/majority_{term}_accuracy",

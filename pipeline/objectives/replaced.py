@@ -23,7 +23,7 @@ from pipeline.model.heads import MaskedTokenHead, ReplacedTokenHead
 from pipeline.model.sampling import drawn, entries_at
 from pipeline.objectives.masked import MLM, unigram_baselines, unigram_sums
 from pipeline.objectives.published import PublishedModel, TextLayer
-from pipeline.objectives.terms import Curve, Sums, Terms
+from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.checkpoints import GENERATOR
 
 REPLACED = "replaced"
@@ -36,7 +36,7 @@ WORDS = "encoder.embeddings.words.weight"
 SHARING, DISENTANGLED = "embedding_sharing", "gdes"
 """Field of the discriminator's config.json, and its value for gradient-disentangled sharing (microsoft/DeBERTa)."""
 CURVES = (
-    Curve(
+    LossCurve(
         term=REPLACED,
         label="replaced-token loss, nats per token",
         guess="heldout/replaced_share",

@@ -15,7 +15,7 @@ Sums = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class LossCurve:
     """Label and baseline of one loss term in figures."""
 
     term: str

@@ -24,7 +24,7 @@ from pipeline.on_ray.answering import AnswerProgress as Progress
 from pipeline.on_ray.stderr_filter import RESTART_WARNING, lines_left_out
 from pipeline.on_ray.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.predict import model
-from pipeline.predict.inputs import InputFile, cut_by_characters, digest_of, parts_of, rows_of
+from pipeline.predict.inputs import RowFile, cut_by_characters, digest_of, parts_of, rows_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report, beating
 from pipeline.train.hardware import cores
@@ -66,7 +66,7 @@ def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
     return f"placement.precision auto: {each}, because the machines differ; {remedy}"
 
 
-def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
+def about(config: Predict, files: Sequence[RowFile], fingerprint: str) -> dict[str, Any]:
     """Return everything that determines the content of the parts. The keys are words for error messages."""
     size = sum(file.bytes for file in files)
     settings: dict[str, Any] = {"text": config.text, "pair": config.pair, "top": config.top}
@@ -80,7 +80,7 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
     }
 
 
-def answer_missing(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+def answer_missing(config: Predict, files: Sequence[RowFile], parts: Parts, report: Report) -> None:
     """Answer and publish every part that is not answered yet."""
     if before := len(parts.done()):
         report(f"{before:,} parts are answered already")
@@ -88,7 +88,7 @@ def answer_missing(config: Predict, files: Sequence[InputFile], parts: Parts, re
         _answer_all(config, files, parts, report)
 
 
-def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+def _answer_all(config: Predict, files: Sequence[RowFile], parts: Parts, report: Report) -> None:
     """Answer and publish every missing part."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
@@ -158,7 +158,7 @@ def run_parts(
             _follow(rows, parts, progress, _start_counting(files))
 
 
-def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:
+def most_parts(files: Sequence[RowFile], rows_per_part: int) -> float:
     """Return the number of parts of all files, at least 1.
 
     Return infinity if the rows are not counted: for more than SMALL_BYTES, for URLs, and if a file cannot be read.
@@ -179,7 +179,7 @@ def resources_line(files: int, use: ModelResources) -> str:
     return f"{files:,} file{'s' * (files > 1)}, {processes}, {each}"
 
 
-def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
+def _start_counting(files: Sequence[RowFile]) -> ray.ObjectRef | None:
     """Start to count the rows of all files in the background.
 
     For URLs and for more than COUNTED_BYTES, do not count and return None: counting would read the files twice.
@@ -189,7 +189,7 @@ def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
 
 
-def count(files: list[InputFile]) -> int | None:
+def count(files: list[RowFile]) -> int | None:
     """Return the number of rows of all files; None if a file cannot be read, which `Reader` reports."""
     try:
         return sum(map(rows_of, files))
@@ -260,7 +260,7 @@ def _as_bytes(table: pa.Table) -> bytes:
 class Reader:
     """Read a file as a stream: yield a row (schema PART) per unanswered part, then a row for the end of the file."""
 
-    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int, characters: int) -> None:
+    def __init__(self, files: list[RowFile], done: set[tuple[int, int]], rows: int, characters: int) -> None:
         """`rows` and `characters` are the maximum of a part; a single row may have more characters."""
         self.files, self.done, self.rows, self.characters = files, done, rows, characters
 
@@ -284,7 +284,7 @@ class Reader:
 class Answering:
     """Load the model in a process, then answer and publish parts."""
 
-    def __init__(self, config: Predict, files: list[InputFile], parts: Parts, threads: int) -> None:
+    def __init__(self, config: Predict, files: list[RowFile], parts: Parts, threads: int) -> None:
         torch.set_num_threads(threads)
         self.config, self.files, self.parts = config, files, parts
         self.model = model.load(config)
@@ -309,7 +309,7 @@ class Answering:
         return part_row(file, part=part, rows=table.num_rows)
 
 
-def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
+def output_columns(table: pa.Table, file: RowFile) -> pa.Table:
     """Return the input columns that the output keeps.
 
     SQuAD's contexts are left out because they are long. The words of CoNLL's files are left out because the answers

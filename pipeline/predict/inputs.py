@@ -33,7 +33,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogat
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputFile:
+class RowFile:
     """An input file and its form; `bytes` is the size of the file, -1 if unknown."""
 
     location: str
@@ -45,7 +45,7 @@ class InputFile:
     """For the form words, the number of the column of words; None: recognised."""
 
 
-def digest_of(files: Sequence[InputFile]) -> str:
+def digest_of(files: Sequence[RowFile]) -> str:
     """Return a digest that changes when a file changes. The column of words is a setting, not part of the files."""
     facts = [{name: value for name, value in vars(file).items() if name != "words"} for file in files]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
@@ -53,7 +53,7 @@ def digest_of(files: Sequence[InputFile]) -> str:
 
 def list_inputs(
     given: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT
-) -> list[InputFile]:
+) -> list[RowFile]:
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
     For the folder of a prepared corpus, return the shards of its training documents. Shards of a previous preparation
@@ -77,7 +77,7 @@ def list_inputs(
             "corpus"
         )
     return [
-        InputFile(
+        RowFile(
             location=file.location,
             form=form_of(file.location, format, tags, setting, remedy),
             bytes=file.bytes,
@@ -88,7 +88,7 @@ def list_inputs(
     ]
 
 
-def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | None = None) -> list[InputFile]:
+def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | None = None) -> list[RowFile]:
     """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out.
 
     `words` is the number of the column of words in CoNLL's files, or None.
@@ -143,7 +143,7 @@ def _sample(location: str) -> bytes:
     return bytes(held)
 
 
-def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
+def parts_of(file: RowFile, rows: int) -> Iterator[pa.Table]:
     """Yield the file's rows in tables of `rows` rows; the last one may be shorter.
 
     Raises DataError with file and line if a line cannot be read.
@@ -189,7 +189,7 @@ def _characters(value: Any) -> int:
     return sum(map(_characters, inner))
 
 
-def rows_of(file: InputFile) -> int:
+def rows_of(file: RowFile) -> int:
     """Return the number of rows of a file. A file that is not Parquet is read to its end.
 
     Raises DataError as `parts_of` does.
@@ -203,7 +203,7 @@ def rows_of(file: InputFile) -> int:
     return sum(1 for _ in FORMS[file.form](file))
 
 
-def column_names(file: InputFile) -> list[str]:
+def column_names(file: RowFile) -> list[str]:
     """Return the columns of a file. A JSON file is read to its end, because each of its rows may have other columns.
 
     Raises DataError as `parts_of` does.
@@ -211,7 +211,7 @@ def column_names(file: InputFile) -> list[str]:
     return names_until(file, None)
 
 
-def names_until(file: InputFile, wanted: Sequence[str] | None) -> list[str]:
+def names_until(file: RowFile, wanted: Sequence[str] | None) -> list[str]:
     """Return the columns of a file, or of a JSON file's first rows that together have all columns of `wanted`.
 
     `wanted` None: read a JSON file to its end. Raises DataError as `parts_of` does.
@@ -283,7 +283,7 @@ def _utf8(location: str, number: int, line: bytes) -> str:
         ) from None
 
 
-def _read_table(file: InputFile) -> Iterator[dict[str, Any]]:
+def _read_table(file: RowFile) -> Iterator[dict[str, Any]]:
     """Yield the rows of CSV, TSV, JSON lines or a JSON list, each as {column: value}."""
     location = file.location
     name, lines = bare_name(location), _text_lines(location)
@@ -330,25 +330,25 @@ def _without_surrogates(value: Any) -> Any:
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
-def _read_squad(file: InputFile) -> Iterator[dict[str, Any]]:
+def _read_squad(file: RowFile) -> Iterator[dict[str, Any]]:
     """Yield questions with their ids and contexts."""
     for question in read_questions(file.location):
         yield {"id": question.id, "question": question.question, "context": question.context}
 
 
-def _read_sentences(file: InputFile) -> Iterator[dict[str, Any]]:
+def _read_sentences(file: RowFile) -> Iterator[dict[str, Any]]:
     """Yield sentences as lists of words."""
     for words in read_words(file.location, words=file.words):
         yield {"words": list(words)}
 
 
-def _read_text(file: InputFile) -> Iterator[dict[str, Any]]:
+def _read_text(file: RowFile) -> Iterator[dict[str, Any]]:
     """Yield one text per line."""
     for line in _text_lines(file.location):
         yield {"text": line.rstrip("\r\n")}
 
 
-FORMS: dict[Form, Callable[[InputFile], Iterator[dict[str, Any]]]] = {
+FORMS: dict[Form, Callable[[RowFile], Iterator[dict[str, Any]]]] = {
     "table": _read_table,
     "squad": _read_squad,
     "words": _read_sentences,

@@ -37,15 +37,15 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     answers = answers_of(tuned.module, task, prepared, logits, tuned.about.cutting)
-    scores = handlers.score(task, prepared, answers, tuned.about.tuned)
+    scores = handlers.score(task, prepared, answers, tuned.about.thresholds)
     baseline, words = _baseline_of(tuned, labelled, prepared)
     notes = (*labelled.lost, *prepared.notes, f"computed in {precision}")
     report(", ".join([f"{labelled.name}: {len(labelled.items):,} {noun(task)}", *notes]))
     for line in table(scores, baseline, words):
         report(line)
-    if tuned.about.tuned:
+    if tuned.about.thresholds:
         report("scores use thresholds that were tuned on the model's development set: scores on that set are too high")
-    for line in detail_lines(task, handlers.details(task, prepared, answers, tuned.about.tuned)):
+    for line in detail_lines(task, handlers.details(task, prepared, answers, tuned.about.thresholds)):
         report(line)
     if handlers.collapsed(task, prepared, answers):
         report("the model gives the same answer to everything")

@@ -37,7 +37,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 
 if TYPE_CHECKING:
-    from pipeline.saved.recipe import Recipe
+    from pipeline.saved.recipe import VectorRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class SavedModel:
         return run_of_checkpoint(self.location)
 
     @cached_property
-    def recipe(self) -> "Recipe | None":
+    def recipe(self) -> "VectorRecipe | None":
         """The recipe for a text's vector in the model's files; None if they do not state one."""
         from pipeline.saved.recipe import stated_recipe  # only what computes vectors needs it
 

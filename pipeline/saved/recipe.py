@@ -63,7 +63,7 @@ NAME = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class VectorRecipe:
     """Recipe for a text's vector. The default, for models without a recipe, is the mean, scaled to length 1."""
 
     pooling: Pooling = "mean"
@@ -114,12 +114,12 @@ class Recipe:
         return asked
 
 
-def read_recipe(location: str) -> Recipe:
+def read_recipe(location: str) -> VectorRecipe:
     """Return the recipe of a model's folder or URL, or the default recipe if its files do not state one."""
-    return stated_recipe(location) or Recipe()
+    return stated_recipe(location) or VectorRecipe()
 
 
-def stated_recipe(location: str) -> Recipe | None:
+def stated_recipe(location: str) -> VectorRecipe | None:
     """Return the recipe of a model's folder or URL.
 
     The recipe is read from the folder, or follows from the run's settings if the folder is a checkpoint of a run. Any
@@ -137,12 +137,12 @@ def stated_recipe(location: str) -> Recipe | None:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
 
 
-def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
+def _of_run(settings: Pretrain, checkpoint: str) -> VectorRecipe:
     """Return the recipe of a run's checkpoint, which is the same as for the run's exported model."""
     folder = storage.join(checkpoint, DENSE)
     projection = _projection(folder) if storage.exists(storage.join(folder, WEIGHTS)) else None
     pooling = pooling_of(settings)
-    return Recipe(
+    return VectorRecipe(
         pooling=pooling,
         attention=_attention(storage.join(checkpoint, ATTENTION)) if pooling == "attention" else None,
         maximum_length=exported_length(settings),
@@ -151,7 +151,7 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
     )
 
 
-def _read(location: str) -> Recipe:
+def _read(location: str) -> VectorRecipe:
     """Read the recipe of a folder with modules.json."""
     steps = _steps(location)
     kinds = tuple(kind for kind, _ in steps)
@@ -176,7 +176,7 @@ def _read(location: str) -> Recipe:
             f"prompts ({listed(prompts)}): correct the name"
         )
     folder, attends = storage.join(location, steps[1][1]), kinds[1] == "AttentionPooling"
-    return Recipe(
+    return VectorRecipe(
         pooling="attention" if attends else _pooling(folder, prompts),
         attention=_attention(folder) if attends else None,
         normalized="Normalize" in kinds,

@@ -85,7 +85,7 @@ class TextsBody(TruncatedBody):
     parameters: Parameters = Parameters()
 
 
-class Question(BaseModel):
+class QuestionBody(BaseModel):
     """A question and the text that may answer it."""
 
     question: str
@@ -95,7 +95,7 @@ class Question(BaseModel):
 class AnswersBody(Body):
     """Questions with their contexts; the inference client sends the two texts without `inputs`."""
 
-    inputs: Question | Annotated[list[Question], Field(min_length=1)]
+    inputs: QuestionBody | Annotated[list[QuestionBody], Field(min_length=1)]
     parameters: Parameters = Parameters()
     _bare: bool = PrivateAttr(default=False)
 

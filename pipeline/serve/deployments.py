@@ -19,7 +19,7 @@ from pipeline.serve.health import Health
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, load_described
 from pipeline.serve.problems import RequestError, disconnected, overloaded, unavailable
-from pipeline.serve.uses import HELD, Description, Inputs
+from pipeline.serve.uses import HELD, Inputs, ServedDescription
 
 MODEL = "model"
 """Name of the deployment of replicas."""
@@ -36,7 +36,7 @@ QUIET = {"enable_access_log": False}
 class Replica:
     """A process that holds the model."""
 
-    def __init__(self, config: Serve, described: Description) -> None:
+    def __init__(self, config: Serve, described: ServedDescription) -> None:
         # Each thread that runs torch's operators starts OpenMP threads of its own. If all of them are more than the
         # cores, libgomp lets them sleep after each operator, and to wake them takes longer than a small operator. So
         # one thread loads the model and computes.
@@ -56,7 +56,9 @@ class Replica:
 class Ingress:
     """The process that reads requests, checks them and passes them to replicas."""
 
-    def __init__(self, config: Serve, described: Description, replicas: DeploymentHandle, token: str | None) -> None:
+    def __init__(
+        self, config: Serve, described: ServedDescription, replicas: DeploymentHandle, token: str | None
+    ) -> None:
         """`token`: SHA-256 of the token that clients send, hexadecimal; None: they need none."""
         self.config, self.described, self.replicas, self.token = config, described, replicas, token
         self.health = Health(lambda: [_answers(check) for check in replica_checks(replicas.app_name, MODEL)])
@@ -117,7 +119,7 @@ async def _answers(check: Awaitable[None]) -> bool:
     return True
 
 
-def application(config: Serve, described: Description, token: str | None) -> serve.Application:
+def application(config: Serve, described: ServedDescription, token: str | None) -> serve.Application:
     """Return the application of a described model, to be run by Ray Serve; `token` as in Ingress."""
     replicas = serve.deployment(
         Replica,

@@ -23,7 +23,7 @@ from pipeline.serve.bodies import (
     OpenAIBody,
     Pair,
     PredictBody,
-    Question,
+    QuestionBody,
     Refusal,
     RerankBody,
     TextsBody,
@@ -34,8 +34,8 @@ from pipeline.serve.head import Head
 from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
 from pipeline.serve.model import Refused
 from pipeline.serve.problems import DISCONNECTED, RequestError, body_of, invalid, unavailable, wrong_route
-from pipeline.serve.reading import Name, Reader
-from pipeline.serve.uses import COMMON, HELD, OPENAI_ROUTE, Description, Inputs, Use
+from pipeline.serve.reading import Name, RequestReader
+from pipeline.serve.uses import COMMON, HELD, OPENAI_ROUTE, Inputs, ServedDescription, Use
 from pipeline.serve.validation import wrong_body
 from pipeline.tasks.task import NUMBERS
 
@@ -54,9 +54,9 @@ TOP = 5
 class Routes:
     """Functions that answer requests, one per route."""
 
-    def __init__(self, described: Description, config: Serve, ask: Ask, measures: Measures) -> None:
+    def __init__(self, described: ServedDescription, config: Serve, ask: Ask, measures: Measures) -> None:
         self.described, self.config, self.ask, self.measures = described, config, ask, measures
-        self.reader = Reader(described, config)
+        self.reader = RequestReader(described, config)
 
     async def rows(
         self,
@@ -197,12 +197,12 @@ class Routes:
 
     async def answers(self, body: AnswersBody) -> Any:
         """Return each question's best answer, or with top_k above 1 a list of its best answers."""
-        asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
+        asked = [body.inputs] if isinstance(body.inputs, QuestionBody) else body.inputs
         top = body.parameters.top_k or 1
         rows = [(one.question, one.context) for one in asked]
         found, _ = await self.rows("/answers", "answers", rows, body.name, None, top)
         answers = [spans if top > 1 else spans[0] for spans in found]
-        return answers[0] if isinstance(body.inputs, Question) else answers
+        return answers[0] if isinstance(body.inputs, QuestionBody) else answers
 
     async def fill(self, body: TextsBody) -> list[Any]:
         """Return the best words for each text's mask token; a list of lists if a text has several mask tokens."""
@@ -237,7 +237,7 @@ class Routes:
         }
 
 
-def build_app(described: Description, config: Serve, ask: Ask, token: str | None, alive: Alive) -> ASGIApp:
+def build_app(described: ServedDescription, config: Serve, ask: Ask, token: str | None, alive: Alive) -> ASGIApp:
     """Return the application: routes behind the checks of token and size, with metrics of every request.
 
     `token`: SHA-256 of the token that clients send, hexadecimal; None: requests need no token.
@@ -301,7 +301,7 @@ class Measured:
             self.measures.seconds.labels(path).observe(time.perf_counter() - begun)
 
 
-def _handle_errors(app: FastAPI, described: Description) -> None:
+def _handle_errors(app: FastAPI, described: ServedDescription) -> None:
     """Answer errors with the body of the API that the route belongs to."""
 
     @app.exception_handler(RequestError)

@@ -24,7 +24,7 @@ from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.objectives.logits import compute_logits
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.onnx_encoder import use_onnx
-from pipeline.serve.uses import Description, Inputs, Use
+from pipeline.serve.uses import Inputs, ServedDescription, Use
 from pipeline.tasks import questions, sequences, tags
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
@@ -153,7 +153,7 @@ class ServedModel:
         asked, contexts = zip(*rows, strict=True)
         task, prepared, logits = self._logits({"question": asked, "context": contexts})
         answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
-        texts = questions.texts_of(task, answers, self._tuned.about.tuned)
+        texts = questions.texts_of(task, answers, self._tuned.about.thresholds)
         return [_best_first(answers[item.id], texts[item.id])[:top] for item in prepared.items]
 
     def _guesses(self, texts: Sequence[str], top: int) -> list[list[list[dict[str, Any]]]]:
@@ -273,7 +273,7 @@ def _shortened(loaded: LoadedEncoder, config: Serve) -> LoadedEncoder:
     return replace(loaded, recipe=replace(loaded.recipe, maximum_length=length), tuned=tuned)
 
 
-def describe_on_cpu(config: Serve) -> Description:
+def describe_on_cpu(config: Serve) -> ServedDescription:
     """Load the model on the CPU and describe it. Its errors then appear before processes start.
 
     Raises ConfigError if the model answers nothing.
@@ -290,12 +290,12 @@ def describe_on_cpu(config: Serve) -> Description:
     return _described(loaded, config)
 
 
-def _described(loaded: LoadedEncoder, config: Serve) -> Description:
+def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
     """Return the description of a loaded model."""
     tuned, uses, recipe = loaded.tuned, _uses_of(loaded), loaded.recipe
     vectors = "embed" in uses
     whole = config.limits.length or config.batching.tokens
-    return Description(
+    return ServedDescription(
         checkpoint=loaded.location,
         name=config.model_name,
         kind=tuned.about.task.kind if tuned else "encoder",
@@ -315,7 +315,7 @@ def _described(loaded: LoadedEncoder, config: Serve) -> Description:
     )
 
 
-def load_described(described: Description, config: Serve) -> ServedModel:
+def load_described(described: ServedDescription, config: Serve) -> ServedModel:
     """Load the described model in a replica. Raises CheckpointError if its files have changed since then."""
     device = "cuda" if config.gpus else "cpu"  # a replica without a share of a GPU may see one
     placement = replace(config.placement, device=device)

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from pipeline.config.serve import Serve
 from pipeline.serve.problems import invalid
-from pipeline.serve.uses import Description, Use
+from pipeline.serve.uses import ServedDescription, Use
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -16,10 +16,10 @@ Name = Callable[[int, int | None], str]
 """Function that names a row in the request's body, or part 0 or 1 of the row; part None: the whole row."""
 
 
-class Reader:
+class RequestReader:
     """The tokenizer and the limits of a server."""
 
-    def __init__(self, described: Description, config: Serve) -> None:
+    def __init__(self, described: ServedDescription, config: Serve) -> None:
         self.described, self.limits = described, config.limits
         self.tokenizer = Tokenizer.from_str(described.tokenizer)
         self.tokenizer.no_truncation()

@@ -38,7 +38,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class ServedDescription:
     """Everything that answers to clients say about the served model."""
 
     checkpoint: str

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.tasks.metrics.squad import best_of, require_answers
 from pipeline.tasks.squad import Question
-from pipeline.tasks.windows import Window
+from pipeline.tasks.windows import QuestionWindow
 
 # N_BEST and LONGEST_ANSWER are the defaults of google-research/bert's run_squad.py.
 N_BEST = 20
@@ -63,7 +63,7 @@ class Answer:
 
 def answer_of_logits(
     context: str,
-    windows: Sequence[Window],
+    windows: Sequence[QuestionWindow],
     starts: Sequence[np.ndarray],
     ends: Sequence[np.ndarray],
     *,
@@ -91,7 +91,9 @@ def answer_of_logits(
     return Answer(spans=_with_probabilities(sorted(best, key=lambda span: -span.logit)), null=null)
 
 
-def _spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
+def _spans(
+    context: str, window: QuestionWindow, start: np.ndarray, end: np.ndarray, most: int, longest: int
+) -> Iterator[Span]:
     """Yield at most `most` spans of a window, those with the highest logits, unordered."""
     starting = np.where(window.most_context, start[window.context].astype(np.float64), -np.inf)
     # Row s, column k: the span from token s to token s + k; -inf if it would end after the context.

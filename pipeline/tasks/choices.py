@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.passages import whole_texts
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED, FIRST_LENGTHS, PASSAGE_LENGTHS, TEXTS
 from pipeline.tasks.task import Task, choice_number
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 
-def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode a table of CHOICES: a row has the pairs of its context with each choice, each truncated on its own.
 
     Raises ConfigError if cutting.passages is set.
@@ -46,7 +46,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=rows, cut=cut, notes=notes)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[np.ndarray]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> list[np.ndarray]:
     """Return the scores of each row's choices, float64; `logits` may have further numbers after these scores."""
     counts = prepared.rows[PASSAGE_LENGTHS].combine_chunks().value_lengths().to_pylist()
     return [np.asarray(row, np.float64)[:count] for row, count in zip(logits, counts, strict=True)]
@@ -68,12 +68,12 @@ def true_choices(items: pa.Table) -> np.ndarray:
     return np.array([choice_number(label) for label in items["label"].to_pylist()], np.int64)
 
 
-def score(task: Task, prepared: Prepared, scores: Sequence[np.ndarray], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, scores: Sequence[np.ndarray], thresholds: Thresholds) -> dict[str, float]:
     """Return the share of rows whose best choice is the right one."""
     return {"accuracy": float((chosen(scores) == true_choices(prepared.items)).mean())}
 
 
-def tune(task: Task, prepared: Prepared, scores: Sequence[np.ndarray]) -> Tuned:
+def tune(task: Task, prepared: Prepared, scores: Sequence[np.ndarray]) -> Thresholds:
     """Return an empty dict, because there are no values to tune."""
     return {}
 
@@ -91,6 +91,6 @@ def collapsed(task: Task, prepared: Prepared, scores: Sequence[np.ndarray]) -> b
     return not finite or bool((found == found[0]).all() and (true != true[0]).any())
 
 
-def details(task: Task, prepared: Prepared, scores: Sequence[np.ndarray], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, scores: Sequence[np.ndarray], thresholds: Thresholds) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import existing_file, lines
@@ -58,7 +58,7 @@ def intents_of(items: Sequence[Sentence]) -> tuple[str, ...]:
 
 
 def with_intents(
-    task: Task, items: Sequence[Sentence], windows: list[list[TaggingWindow]], cutting: Cutting
+    task: Task, items: Sequence[Sentence], windows: list[list[TaggingWindow]], cutting: Truncation
 ) -> list[list[TaggingWindow]]:
     """Return the windows of each sentence, with the intent as the label of the first token of its first window.
 

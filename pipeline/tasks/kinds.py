@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 
@@ -15,19 +15,19 @@ from pipeline.text.vocabulary import Vocabulary
 class TaskHandlers:
     """The functions that implement a kind of task."""
 
-    prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
+    prepare: Callable[[Task, Any, Vocabulary, Truncation], Prepared]
     """Encode items as rows of ids."""
-    answers: Callable[[Task, Prepared, Logits, Cutting], Any]
+    answers: Callable[[Task, Prepared, Logits, Truncation], Any]
     """Turn a model's logits into one answer per item, as `score`, `tune`, `collapsed` and `details` take them."""
-    score: Callable[[Task, Prepared, Any, Tuned], dict[str, float]]
+    score: Callable[[Task, Prepared, Any, Thresholds], dict[str, float]]
     """Return the metrics of a split, as shares of 1 except mean_absolute_error."""
-    tune: Callable[[Task, Prepared, Any], Tuned]
+    tune: Callable[[Task, Prepared, Any], Thresholds]
     """Choose values other than weights, such as thresholds, on the development set."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
     """Return the metrics of a model-free baseline; of the two splits, the first is the training split."""
     collapsed: Callable[[Task, Prepared, Any], bool]
     """Return whether a model gives the same answer for all items."""
-    details: Callable[[Task, Prepared, Any, Tuned], dict[str, Any]]
+    details: Callable[[Task, Prepared, Any, Thresholds], dict[str, Any]]
     """Return further results of a split, such as per-class scores, as JSON."""
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.matches import OF_ALL, OF_NEGATIVES
 from pipeline.tasks.metrics.label_metrics import triplet_accuracy
 from pipeline.tasks.metrics.lengths import of_whole_vectors, scores_at
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED, TEXT_LENGTHS, TEXTS
 from pipeline.tasks.similarity import notes_of, require_one_vector, word_counts
 from pipeline.tasks.task import Task
@@ -40,7 +40,7 @@ class MatchCosines:
     """float (N,): 1 if the match is the most similar of all rows' matches, 0.5 if another is as similar, else 0."""
 
 
-def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode all texts of each row of MATCHES as sequences of their own; longer texts are truncated.
 
     A row has the ids of its sequences end to end: [CLS] text [SEP] [CLS] match [SEP] [CLS] negative [SEP]. Raises
@@ -67,7 +67,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=encoded_rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[MatchCosines]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> list[MatchCosines]:
     """Return the comparisons of vectors; `logits` has each row's vectors, float (2 + K, W)."""
     vectors, comparisons = np.stack(list(logits)), []
     for length in (vectors.shape[2], *task.dimensions):
@@ -77,7 +77,7 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
     return comparisons
 
 
-def score(task: Task, prepared: Prepared, compared: list[MatchCosines], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, compared: list[MatchCosines], thresholds: Thresholds) -> dict[str, float]:
     """Return the share of texts whose match is the nearest, and of triplets whose match is nearer than the negative."""
     measures = {OF_NEGATIVES: _accuracy_of_triplets, OF_ALL: lambda compared: float(compared.found.mean())}
     return scores_at(task, lambda name, place: measures[name](compared[place]))
@@ -93,7 +93,7 @@ def _accuracy_of_triplets(compared: MatchCosines) -> float:
     return triplet_accuracy(near[given], compared.far[given])
 
 
-def tune(task: Task, prepared: Prepared, compared: list[MatchCosines]) -> Tuned:
+def tune(task: Task, prepared: Prepared, compared: list[MatchCosines]) -> Thresholds:
     """Return no values, because nearness needs no threshold."""
     return {}
 
@@ -115,7 +115,7 @@ def collapsed(task: Task, prepared: Prepared, compared: list[MatchCosines]) -> b
     return not np.isfinite(whole.near).all() or bool(np.ptp(cosines) < 1e-3)
 
 
-def details(task: Task, prepared: Prepared, compared: list[MatchCosines], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, compared: list[MatchCosines], thresholds: Thresholds) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, listed
 from pipeline.tasks.task import Task
 
@@ -18,7 +18,7 @@ POOLED = ("classification", "multilabel", "regression")
 """Kinds of task for which cutting.passage_pooling may be max or attention."""
 Logits = Sequence[np.ndarray]
 """A model's output per row of a table, in row order: float32 (classes,), or (L, classes) for token-level tasks."""
-Tuned = dict[str, Any]
+Thresholds = dict[str, Any]
 """Values other than weights, such as thresholds, that are chosen on the development set; JSON-serialisable."""
 
 
@@ -38,7 +38,7 @@ class Prepared:
     """Descriptions of what was truncated or left out, with counts."""
 
 
-def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
+def resolved_cutting(cutting: Truncation, task: Task, positions: int) -> Truncation:
     """Return the cutting with all lengths and the stride filled in.
 
     The default of maximum_length is the task's maximum length, but at most the model's `positions`. The default of
@@ -65,7 +65,7 @@ def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     )
 
 
-def outputs_of(task: Task, cutting: Cutting) -> int:
+def outputs_of(task: Task, cutting: Truncation) -> int:
     """Return the number of outputs of a model's head.
 
     There is one per label, then one for continuation tags of their own, then one per intent.

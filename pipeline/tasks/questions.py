@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError
 from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
 from pipeline.tasks.metrics.squad import Normalise, normalised
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.natural import best_natural_threshold, natural_scores
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.squad import MISALIGNED, Question, rejection_reason, trainable
 from pipeline.tasks.task import Task
@@ -54,7 +54,7 @@ def misplaced_answers(items: Sequence[Question]) -> tuple[str, ...]:
     return (f"{count:,} questions scored by the text of an answer that is not at its offset",) if count else ()
 
 
-def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode each question's windows, in order.
 
     The labels are the indices of the answer's first and last token. If the window lacks part of the answer, both are 0,
@@ -89,7 +89,7 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
     )
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> dict[str, Answer]:
     """Return {question id: n-best answers}; `logits` has start and end logits, one array (L, 2) per window."""
     by_id, start = {}, 0
     for question, own_windows in zip(prepared.items, prepared.windows, strict=True):
@@ -106,16 +106,16 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
     return by_id
 
 
-def texts_of(task: Task, answers: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
+def texts_of(task: Task, answers: dict[str, Answer], thresholds: Thresholds) -> dict[str, str]:
     """Return {question id: answer}, where an empty text means "no answer".
 
     Only a task with unanswerable questions uses a threshold.
     """
-    threshold = tuned.get("null_threshold", NO_MARGIN) if task.unanswerable else None
+    threshold = thresholds.get("null_threshold", NO_MARGIN) if task.unanswerable else None
     return {id: answer.text(threshold) for id, answer in answers.items()}
 
 
-def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
+def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Thresholds:
     """Return the no-answer threshold with the highest F1 on these questions, and that F1 as a share of 1.
 
     The result is empty for a task without unanswerable questions.
@@ -128,11 +128,11 @@ def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
     return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
 
 
-def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, answers: dict[str, Answer], thresholds: Thresholds) -> dict[str, float]:
     """Return the official scores, as shares of 1."""
     if task.script == "natural-questions":
-        return natural_scores(answers, prepared.items, tuned.get("null_threshold", NO_MARGIN))
-    scores = squad_score(texts_of(task, answers, tuned), prepared.items, normaliser(task))
+        return natural_scores(answers, prepared.items, thresholds.get("null_threshold", NO_MARGIN))
+    scores = squad_score(texts_of(task, answers, thresholds), prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
@@ -149,6 +149,6 @@ def collapsed(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> boo
     return len(set(texts_of(task, answers, {}).values())) < 2
 
 
-def details(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, answers: dict[str, Answer], thresholds: Thresholds) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import sequences
 from pipeline.tasks.metrics.ranking import counting, mean_over_queries
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import QUERY
 from pipeline.tasks.similarity import word_counts
 from pipeline.tasks.task import Task
@@ -23,7 +23,7 @@ SAME_SCORE = 1e-3
 """A model whose scores of all candidates lie within this range gives the same answer to all."""
 
 
-def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode a table of TEXTS as pairs; longer candidates are truncated. The rows have the column QUERY in addition.
 
     Raises DataError for a row without a second text, and ConfigError if cutting.passages is set.
@@ -53,12 +53,12 @@ def _query_numbers(task: Task, items: pa.Table) -> np.ndarray:
     return np.array([numbers[name] for name in names], np.int64)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> np.ndarray:
     """Return each pair's score, float64 (pairs, 1)."""
     return sequences.answers(task, prepared, logits, cutting)
 
 
-def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, outputs: np.ndarray, thresholds: Thresholds) -> dict[str, float]:
     """Return the task's metrics, each the mean over queries."""
     return _measured(task, prepared, outputs[:, 0])
 
@@ -69,7 +69,7 @@ def _measured(task: Task, prepared: Prepared, scores: np.ndarray) -> dict[str, f
     return {name: mean_over_queries(name, scores, labels, queries) for name in task.metrics}
 
 
-def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
+def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Thresholds:
     """Return no values, because a ranking needs no threshold."""
     return {}
 
@@ -86,7 +86,7 @@ def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     return not np.ptp(outputs[:, 0]) >= SAME_SCORE
 
 
-def details(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, outputs: np.ndarray, thresholds: Thresholds) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}
 

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.tasks.encoding import encode, mean_logits
 from pipeline.tasks.metrics import label_metrics
 from pipeline.tasks.metrics.label_metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics.label_metrics import score as class_score
 from pipeline.tasks.passages import whole_texts
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -21,7 +21,7 @@ MOST_CONFUSED = 200
 """Maximum number of classes for a confusion matrix: a matrix of 20,000 classes would have 400 million counts."""
 
 
-def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode a table of TEXTS; longer texts are truncated, or split into passages if cutting.passages is set.
 
     A row is a passage, or with cutting.passage_pooling max or attention a whole text.
@@ -46,7 +46,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=rows, cut=cut, notes=tuple(notes))
 
 
-def _passages_left_out(texts: int, passages: int, cutting: Cutting) -> str:
+def _passages_left_out(texts: int, passages: int, cutting: Truncation) -> str:
     """Return the note about texts with more than cutting.maximum_passages passages."""
     return (
         f"{texts:,} longer than {cutting.maximum_passages} passages, of which {passages:,} passages are left out "
@@ -54,7 +54,7 @@ def _passages_left_out(texts: int, passages: int, cutting: Cutting) -> str:
     )
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> np.ndarray:
     """Return each text's logits, float64 (texts, classes): the mean over the rows of the text."""
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
@@ -81,7 +81,7 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarray:
+def predicted_labels(task: Task, outputs: np.ndarray, thresholds: Thresholds) -> np.ndarray:
     """Return class numbers or values (texts,), or for multilabel 0 and 1 (texts, classes).
 
     `outputs` is the result of `answers`.
@@ -89,13 +89,13 @@ def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarra
     if task.kind in NUMBERS:
         return outputs[:, 0].astype(np.float64)
     if task.kind == "multilabel":
-        return (probabilities(task, outputs) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(
-            np.int64
-        )
+        return (
+            probabilities(task, outputs) >= np.asarray(thresholds.get("thresholds", [0.5] * len(task.labels)))
+        ).astype(np.int64)
     return outputs.argmax(-1)
 
 
-def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
+def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Thresholds:
     """Return for each label the threshold with the highest F1 on these texts, and the scores at these thresholds.
 
     The result is empty if the kind is not multilabel.
@@ -107,12 +107,12 @@ def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
     return {"thresholds": thresholds} | {f"{name}_tuned_on_dev": value for name, value in with_them.items()}
 
 
-def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, outputs: np.ndarray, thresholds: Thresholds) -> dict[str, float]:
     """Return the task's metrics."""
     ranked = any(name in label_metrics.RANKED for name in task.metrics)
     return class_score(
         task,
-        predicted_labels(task, outputs, tuned),
+        predicted_labels(task, outputs, thresholds),
         true_labels(task, prepared),
         probabilities(task, outputs) if ranked else None,
     )
@@ -135,11 +135,11 @@ def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     return bool((predicted == predicted[:1]).all() and (true != true[:1]).any())
 
 
-def details(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, outputs: np.ndarray, thresholds: Thresholds) -> dict[str, Any]:
     """Return the scores of each class or label, and for classification with few classes the confusion matrix."""
     if task.kind not in ("classification", "multilabel"):
         return {}
-    predicted, true = predicted_labels(task, outputs, tuned), true_labels(task, prepared)
+    predicted, true = predicted_labels(task, outputs, thresholds), true_labels(task, prepared)
     figures = {"labels": list(task.labels), "per_class": label_metrics.per_class(task, predicted, true)}
     has_confusion = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
     return figures | ({"confusion": label_metrics.confusion(task, predicted, true).tolist()} if has_confusion else {})

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.metrics import label_metrics
 from pipeline.tasks.metrics.lengths import of_whole_vectors, scores_at
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED, SECOND_LENGTH
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Task
@@ -26,7 +26,7 @@ from pipeline.text.vocabulary import Vocabulary
 WORD = re.compile(r"\w+")
 
 
-def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode both texts of each row of TEXTS as a sequence of its own; longer texts are truncated.
 
     A row has the ids of both sequences end to end: [CLS] A [SEP] [CLS] B [SEP]. Raises DataError for a row without a
@@ -49,7 +49,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
 
 
-def require_one_vector(task: Task, cutting: Cutting) -> None:
+def require_one_vector(task: Task, cutting: Truncation) -> None:
     """Raise ConfigError if texts would be split into passages, each with a vector of its own."""
     if cutting.passages:
         raise ConfigError(
@@ -58,7 +58,7 @@ def require_one_vector(task: Task, cutting: Cutting) -> None:
         )
 
 
-def notes_of(cut: int, items: pa.Table, cutting: Cutting) -> tuple[str, ...]:
+def notes_of(cut: int, items: pa.Table, cutting: Truncation) -> tuple[str, ...]:
     """Return descriptions of the `cut` truncated texts and of the lines that were left out of the items' file."""
     notes = [f"{cut:,} texts cut at {cutting.maximum_length} tokens"] if cut else []
     lost = left_out(items)
@@ -74,18 +74,18 @@ def _one_by_one(items: pa.Table) -> pa.Table:
     return pa.table([columns.get(field.name, repeated[field.name]) for field in items.schema], schema=items.schema)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> np.ndarray:
     """Return the cosine of each pair, by whole vectors and by those of the task's dimensions, float64 (pairs, L)."""
     return np.asarray(logits, np.float64)
 
 
-def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, cosines: np.ndarray, thresholds: Thresholds) -> dict[str, float]:
     """Return the correlations between the cosines and the labels."""
     labels = prepared.rows["label"].to_numpy()
     return scores_at(task, lambda name, place: label_metrics.METRICS[name](cosines[:, place], labels))
 
 
-def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
+def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Thresholds:
     """Return no values, because correlations need no threshold."""
     return {}
 
@@ -101,7 +101,7 @@ def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:
     return not np.isfinite(cosines).all() or bool(np.ptp(cosines[:, 0]) < 1e-3)
 
 
-def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, cosines: np.ndarray, thresholds: Thresholds) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
 from pipeline.tasks.metrics.entities import OUTSIDE, is_chunk_tag, respelled, score_entities
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.tagging import PredictedTags, Sentence, Tagging
 from pipeline.tasks.task import FEW_CLASSES, ROWS_PER_CLASS, Task
 from pipeline.text.vocabulary import Vocabulary
 
 
-def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Truncation) -> Prepared:
     """Encode each sentence as windows of at most cutting.maximum_length tokens, in order, with a label per token.
 
     Raises DataError for an unknown tag or intent.
@@ -47,7 +47,7 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
     return Prepared(items=items, rows=pa.table(columns, schema=ENCODED), windows=by_sentence, notes=notes)
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> list[PredictedTags]:
     """Return the likeliest tag of each word, and the likeliest intent if the task has intents.
 
     `logits` has one array (L, outputs) per window.
@@ -152,7 +152,9 @@ def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[S
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
 
 
-def score(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
+def score(
+    task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], thresholds: Thresholds
+) -> dict[str, float]:
     """Return `_tag_scores` of the most likely tags; with intents, `intent_scores` come first."""
     scores = _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in predicted])
     return (intent_scores(prepared.items, predicted) if task.intents else {}) | scores
@@ -181,7 +183,7 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return score(task, prepared, predicted, {})
 
 
-def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Tuned:
+def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Thresholds:
     """Return an empty dict, because tagging has no values to tune."""
     return {}
 
@@ -191,7 +193,9 @@ def collapsed(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]
     return len({tag for answer in predicted for tag in answer.tags}) < 2
 
 
-def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
+def details(
+    task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], thresholds: Thresholds
+) -> dict[str, Any]:
     """Return an empty dict, because `score` already has the scores of each type."""
     return {}
 

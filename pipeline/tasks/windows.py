@@ -45,7 +45,7 @@ class Windowing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class QuestionWindow:
     """One model input of a question, with the position of the answer."""
 
     ids: np.ndarray  # int32 (L,)
@@ -68,7 +68,7 @@ class Window:
 
 def windows(
     tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()
-) -> list[list[Window]]:
+) -> list[list[QuestionWindow]]:
     """Return the windows of each question. A context that several questions share is encoded only once."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
@@ -91,7 +91,7 @@ def _answer_of(question: Question) -> tuple[int, int]:
 
 def _windows_of(
     vocabulary: Vocabulary, question_ids: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
-) -> Iterator[Window]:
+) -> Iterator[QuestionWindow]:
     """Yield the windows of one question.
 
     `answer` is the answer's start and end in the context, in characters.
@@ -105,7 +105,7 @@ def _windows_of(
     for (start, end), most in zip(bounds, most_context(bounds)):
         whole = len(covering) > 0 and start <= covering[0] and covering[-1] < end
         shift = len(first) - start
-        yield Window(
+        yield QuestionWindow(
             ids=np.concatenate((first, context.ids[start:end], [vocabulary.sep_id])).astype(np.int32),
             first_length=len(first),
             starts=context.starts[start:end],

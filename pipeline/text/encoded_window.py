@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.config.data import Sampling
 from pipeline.text.masked_rows import MaskedRows
-from pipeline.text.masking import Masked, mask
+from pipeline.text.masking import MaskedIds, mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
 from pipeline.text.sequences import Sequences
@@ -73,7 +73,7 @@ def masked_sequences(
     copy: int,
     window: int,
     purpose: str = "",
-) -> tuple[Sequences, np.ndarray, Masked]:
+) -> tuple[Sequences, np.ndarray, MaskedIds]:
     """Sample and mask the sequences of an encoded window, in random order.
 
     Return the sequences as ranges of the window, their offsets, int64 (N + 1,), and the masked ids. `sampling` must not
@@ -100,7 +100,7 @@ def first_lengths(sequences: Sequences, offsets: np.ndarray, template: Template)
     return template.first_length(lengths) if sequences.paired else np.diff(offsets)
 
 
-def positions_in_sequence(masked: Masked, offsets: np.ndarray) -> np.ndarray:
+def positions_in_sequence(masked: MaskedIds, offsets: np.ndarray) -> np.ndarray:
     """Return the masked positions as indices into their own sequences, int64 (M,); `offsets` as in `first_lengths`."""
     return masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
 

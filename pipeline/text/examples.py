@@ -19,7 +19,7 @@ from pipeline.text.encoded_window import (
     positions_in_sequence,
     sequences_of,
 )
-from pipeline.text.masking import Masked, without_masks
+from pipeline.text.masking import MaskedIds, without_masks
 from pipeline.text.prompts import (
     lines_after_prompts,
     prompt_tokens,
@@ -209,7 +209,7 @@ def parent_hashes(documents: pa.Table) -> np.ndarray:
 def example_table(
     sequences: Sequences,
     offsets: np.ndarray,
-    masked: Masked,
+    masked: MaskedIds,
     template: Template,
     parents: np.ndarray | None = None,
     prompt_lengths: Sequence[int] = (),

@@ -14,7 +14,7 @@ from pipeline.text.words import Words, draw_spans, draw_words, single_pieces, wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked:
+class MaskedIds:
     """Flat sequences with their masks applied."""
 
     ids: np.ndarray  # int32 (T,), masks applied
@@ -38,7 +38,7 @@ def mask(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
-) -> Masked:
+) -> MaskedIds:
     """Mask a share of the tokens of each sequence.
 
     `ids`, int32 (T,), are not modified. `offsets`, int64 (N + 1,), are the offsets of the sequences; each sequence
@@ -54,14 +54,14 @@ def mask(
     labels = ids[drawn.positions]
     masked = ids.copy()
     masked[drawn.positions] = _replacements(settings, labels, drawn.spans, vocabulary, rng)
-    return Masked(
+    return MaskedIds(
         ids=masked, positions=drawn.positions, labels=labels, offsets=np.searchsorted(drawn.positions, offsets)
     )
 
 
-def without_masks(ids: np.ndarray, offsets: np.ndarray) -> Masked:
+def without_masks(ids: np.ndarray, offsets: np.ndarray) -> MaskedIds:
     """Return sequences without masked positions; arguments as in `mask`."""
-    return Masked(
+    return MaskedIds(
         ids=ids, positions=np.zeros(0, np.int64), labels=np.zeros(0, np.int32), offsets=np.zeros(len(offsets), np.int64)
     )
 

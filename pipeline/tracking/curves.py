@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
 from pipeline.objectives.table import CURVES
-from pipeline.objectives.terms import Curve
+from pipeline.objectives.terms import LossCurve
 
 LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput.png"
 DPI = 150
@@ -128,7 +128,7 @@ def _heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int
         )
 
 
-def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
+def _baseline_lines(axes: Axes, curve: LossCurve, points: Points) -> None:
     """Draw two horizontal lines, with their values: held-out loss before training, and newest frequency baseline."""
     untrained = points.get(f"heldout/{curve.term}_loss", {}).get(0)
     if untrained is not None:
@@ -138,7 +138,7 @@ def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
         axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{curve.guess_label}: {guess:.3f}")
 
 
-def frequency_guess(curve: Curve, points: Points) -> float | None:
+def frequency_guess(curve: LossCurve, points: Points) -> float | None:
     """Return the loss in nats of guessing by frequency, from the newest logged baseline; None if none was logged.
 
     For masked tokens, the logged baseline is already this loss (unigram). For a task with two answers, the baseline is

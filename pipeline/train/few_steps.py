@@ -20,7 +20,7 @@ from pipeline.optim.build import build_optimizer
 from pipeline.text.masked_rows import MaskedRows
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of, out_of_memory_as_config_error
-from pipeline.train.step import Compute, backward, update
+from pipeline.train.step import StepContext, backward, update
 
 STEPS = 5
 MOST_SECONDS = 15.0
@@ -116,7 +116,7 @@ def _stepper(
     precision = chosen_precision(config.placement, device)
     module = build_module(config, config.vocabulary.size, device, precision)
     optimizer = build_optimizer(config.optimizer, module)
-    compute = Compute(device=device, autocast=autocast_of(precision, device), seed=config.seed)
+    compute = StepContext(device=device, autocast=autocast_of(precision, device), seed=config.seed)
     random = np.random.default_rng(config.seed)
 
     def seconds() -> float:

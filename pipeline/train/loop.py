@@ -36,8 +36,8 @@ from pipeline.train.graphs import SlotGraphs, capacity_of
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.saver import Saver
-from pipeline.train.slots import Record, Slot, exchange, make_slot
-from pipeline.train.step import Compute, distributed, train_step
+from pipeline.train.slots import Slot, SlotRecord, exchange, make_slot
+from pipeline.train.step import StepContext, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
@@ -126,7 +126,7 @@ def _train_phase(
         )
         _evaluate_on_blimp(work, module, state)
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
-    compute = Compute(
+    compute = StepContext(
         device=work.device,
         autocast=work.autocast,
         seed=config.seed,
@@ -188,7 +188,7 @@ def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
     return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
 
 
-def _counts_of(module: Pretraining, records: Sequence[Record]) -> dict[str, int]:
+def _counts_of(module: Pretraining, records: Sequence[SlotRecord]) -> dict[str, int]:
     """Return the count of each loss term over all slots of a step."""
     return {term: sum(record.counts[index] for record in records) for index, term in enumerate(module.terms)}
 
@@ -218,7 +218,7 @@ def _take_slots(
     return slots
 
 
-def check_order(state: State, records: Sequence[Record], step: int) -> None:
+def check_order(state: State, records: Sequence[SlotRecord], step: int) -> None:
     """Raise DataError unless the step's slots are the next rows after the cursor.
 
     The check is necessary because Ray does not guarantee the order in which it deals blocks to workers.
@@ -230,7 +230,7 @@ def check_order(state: State, records: Sequence[Record], step: int) -> None:
         )
 
 
-def advance(state: State, records: Sequence[Record]) -> State:
+def advance(state: State, records: Sequence[SlotRecord]) -> State:
     """Return the state after a step; `records` describe the slots of that step."""
     crc32 = state.crc32
     for record in records:
@@ -245,7 +245,11 @@ def advance(state: State, records: Sequence[Record]) -> State:
 
 
 def _step_of(
-    number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
+    number: int,
+    sums: dict[str, torch.Tensor],
+    counts: dict[str, int],
+    norm: torch.Tensor,
+    records: Sequence[SlotRecord],
 ) -> Step:
     """Return a `Step` for the meter, with the counts added up over all slots of the step."""
     tokens, squares, masked = (

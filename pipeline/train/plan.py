@@ -87,7 +87,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class PhaseLoad:
     """Work of one phase."""
 
     phase: Phase
@@ -197,7 +197,7 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
     return Machine(name=name, **row)
 
 
-def loads(config: Pretrain) -> Iterator[Load]:
+def loads(config: Pretrain) -> Iterator[PhaseLoad]:
     """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
     one_by_one = _is_eager(config) and not config.placement.graphs
     launching = LAUNCH_SECONDS * slot_operators(config) if one_by_one else 0.0
@@ -208,7 +208,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
         tokens = rows * sampling.sequences * length
         masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
-        yield Load(
+        yield PhaseLoad(
             phase=phase,
             rows=rows,
             tokens=tokens,
@@ -237,7 +237,7 @@ def imbalance(slots: int, world: int) -> float:
     return _slots_of_busiest_rank(slots, world) * world / slots - 1
 
 
-def _compute_seconds(load: Load, world: int, flops: float) -> float:
+def _compute_seconds(load: PhaseLoad, world: int, flops: float) -> float:
     """Return the seconds that `world` GPUs compute for a phase, including the wait for the rank with the most slots.
 
     `flops` are the operations per second of one GPU. A slot takes at least the time that launching its kernels takes.
@@ -246,29 +246,29 @@ def _compute_seconds(load: Load, world: int, flops: float) -> float:
     return max(load.flops / flops, launching) / world * (1 + imbalance(slots_of(load.phase), world))
 
 
-def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+def gradient_wait_seconds(load: PhaseLoad, world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds in a phase during which GPUs wait for gradients."""
     phase = load.phase
     slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
-def _training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
+def _training_seconds(load: PhaseLoad, world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds that a phase takes if GPUs never wait for data."""
     return _compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
 
 
-def stream_seconds(load: Load, world: int) -> float:
+def stream_seconds(load: PhaseLoad, world: int) -> float:
     """Return the seconds that one stream needs to deliver a phase's blocks; the processing of text is not included."""
     return _blocks_of(load, world) / STREAM_BLOCKS
 
 
-def run_seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+def run_seconds(work: list[PhaseLoad], world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds that a run takes if GPUs never wait for data."""
     return sum(_training_seconds(load, world, machine, gradients) for load in work)
 
 
-def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
+def run_seconds_with_stream(work: list[PhaseLoad], world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds that a run takes with one stream of STREAM_BLOCKS blocks per second.
 
     A phase takes the time of training or of streaming, whichever is longer.
@@ -276,7 +276,7 @@ def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, grad
     return sum(max(_training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
 
 
-def _blocks_of(load: Load, world: int) -> float:
+def _blocks_of(load: PhaseLoad, world: int) -> float:
     """Return the number of blocks of a phase that are dealt to `world` workers."""
     phase = load.phase
     return (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.row_length, world)
@@ -379,7 +379,7 @@ def plan_text(
 
 
 def _rent_lines(
-    work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
+    work: list[PhaseLoad], tokens: float, world: int, machines: list[Machine], gradients: Gradients
 ) -> tuple[str, ...]:
     """Return the table of the machines for rent, and what it assumes; nothing without machines."""
     if not machines:
@@ -397,7 +397,7 @@ def _rent_lines(
     )
 
 
-def _quick_lines(work: list[Load], world: int, machines: list[Machine], gradients: Gradients) -> tuple[str, ...]:
+def _quick_lines(work: list[PhaseLoad], world: int, machines: list[Machine], gradients: Gradients) -> tuple[str, ...]:
     """Return a line on the machines for rent on which the run takes less than a minute; nothing without machines."""
     if not machines:
         return ()
@@ -447,7 +447,7 @@ def _gradients_text(gradients: Gradients, world: int) -> str:
 
 
 def _machine_lines(
-    work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
+    work: list[PhaseLoad], tokens: float, world: int, machines: list[Machine], gradients: Gradients
 ) -> list[str]:
     """Return one line per machine type: count, speed, hours and cost.
 

@@ -24,7 +24,7 @@ CURSOR = ("epoch", "window", "row", "rows_in_window")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class SlotRecord:
     """Counts and positions of a slot. Every rank gets all records before the step's first backward."""
 
     index: int
@@ -49,7 +49,7 @@ class Record:
         return [self.index, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors, *self.counts]
 
     @classmethod
-    def from_numbers(cls, numbers: Sequence[int]) -> "Record":
+    def from_numbers(cls, numbers: Sequence[int]) -> "SlotRecord":
         """Return the record that `to_numbers` turned into these integers."""
         index, rows, tokens, squares, masked, crc32, *others = map(int, numbers)
         first, last = (Cursor(**dict(zip(CURSOR, others[i : i + 4], strict=True))) for i in (0, 4))
@@ -71,7 +71,7 @@ class Slot:
     """The rows of one slot as a batch, and its record."""
 
     batch: Batch
-    record: Record
+    record: SlotRecord
 
 
 def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
@@ -85,7 +85,7 @@ def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[Batch
         np.ascontiguousarray(batch.masked_labels_M.numpy()).data,
         zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()).data),
     )
-    record = Record(
+    record = SlotRecord(
         index=index,
         rows=rows.num_rows,
         tokens=batch.ids_T.numel(),
@@ -107,7 +107,7 @@ def _cursor(rows: "pa.Table | MaskedRows", number: int) -> Cursor:
     return Cursor(**{name: rows.column(name)[number].as_py() for name in CURSOR})
 
 
-def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:
+def exchange(records: Sequence[SlotRecord], slots_per_step: int, world: int) -> list[SlotRecord]:
     """Exchange records with all ranks; return the records of all slots of the step, in the order of their indices."""
     if world == 1:
         return sorted(records, key=lambda record: record.index)
@@ -119,4 +119,4 @@ def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list
     gathered = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(gathered, mine)
     rows = torch.cat(gathered)
-    return sorted((Record.from_numbers(r) for r in rows[rows[:, 0] >= 0].tolist()), key=lambda record: record.index)
+    return sorted((SlotRecord.from_numbers(r) for r in rows[rows[:, 0] >= 0].tolist()), key=lambda record: record.index)

@@ -39,7 +39,7 @@ Counts = Mapping[str, float | Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compute:
+class StepContext:
     """Device, number format, seed, rank and number of ranks, for the steps of one rank."""
 
     device: torch.device
@@ -85,7 +85,7 @@ def train_step(
     optimizer: torch.optim.Optimizer,
     slots: Sequence[Slot],
     counts: Counts,
-    compute: Compute,
+    compute: StepContext,
     *,
     step: int,
     rate: float,
@@ -110,7 +110,7 @@ def backward(
     objective: nn.Module,
     slots: Sequence[Slot],
     counts: Counts,
-    compute: Compute,
+    compute: StepContext,
     *,
     step: int,
     scale: LossScale | None = None,
@@ -144,7 +144,7 @@ def backward(
 
 
 def _backward_of_graphs(
-    graphs: SlotGraphs, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int
+    graphs: SlotGraphs, slots: Sequence[Slot], counts: Counts, compute: StepContext, *, step: int
 ) -> dict[str, Tensor]:
     """Do the work of `backward` by CUDA graphs. Dropout differs from `backward`'s, because batches are filled."""
     sums: dict[str, Tensor] = {}
@@ -155,7 +155,7 @@ def _backward_of_graphs(
     return sums
 
 
-def _forward(objective: nn.Module, slot: int, batch: Batch, compute: Compute, *, step: int) -> Any:
+def _forward(objective: nn.Module, slot: int, batch: Batch, compute: StepContext, *, step: int) -> Any:
     """Return the objective's output for a slot; dropout depends on seed, step and slot only."""
     seed_dropout(compute.seed, step, slot)
     with compute.autocast:
@@ -179,7 +179,7 @@ def _first_pass(
     objective: nn.Module,
     slots: Sequence[Slot],
     counts: Counts,
-    compute: Compute,
+    compute: StepContext,
     *,
     step: int,
 ) -> _FirstPass:

@@ -77,7 +77,7 @@ def _as_stream(content: int, bits: int) -> bytes:
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
 
-class Blocks:
+class Bz2Blocks:
     """Read blocks from pieces of bz2 data; the first piece starts at byte `start` of the file.
 
     Memory is bounded by a few blocks and one piece.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from pipeline.files.opening import CutOff, Damaged, read_at, read_stored, refuse_expansion
-from pipeline.wikipedia.bz2_blocks import LONGEST_BLOCK, Blocks
+from pipeline.wikipedia.bz2_blocks import LONGEST_BLOCK, Bz2Blocks
 from pipeline.wikipedia.dump import EDGE, LIMITS, LONGEST_HEAD, tokens
 from pipeline.wikipedia.multistream import STREAM, STREAM_BYTES, index_location, indexed_starts
 
@@ -113,7 +113,7 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
     Damaged blocks are skipped; a page that a damaged block interrupts is yielded without its end. Raises CutOff or
     Damaged after yielding all intact data, and ExpandsTooFar as soon as the data exceeds the limit.
     """
-    blocks = Blocks(pieces, start)
+    blocks = Bz2Blocks(pieces, start)
     wrong: list[Exception] = []
     own = _texts_in_range(blocks, stop, expansion_limit, wrong)
     for number, piece in enumerate(_pages_in_range(own, blocks.texts())):
@@ -124,7 +124,9 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
         raise wrong[0]
 
 
-def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
+def _texts_in_range(
+    blocks: Bz2Blocks, stop: int, expansion_limit: int, wrong: list[Exception]
+) -> Iterator[bytes | None]:
     """Yield the texts of the blocks that start before byte `stop`, and None for a damaged block.
 
     At the end, if blocks were damaged or the data was truncated, append a Damaged or CutOff error to `wrong`. Raises

@@ -92,7 +92,7 @@ The patterns are applied in this order; each row is as in DEBRIS.
 
 
 @dataclass(slots=True)
-class Body:
+class ParserState:
     """State of the parser: finished paragraphs, the lines of the current paragraph, and the list that follows it."""
 
     language: str
@@ -210,7 +210,7 @@ def _table_is_over(lines: list[str], number: int) -> bool:
 
 def _paragraphs(lines: list[str], language: str) -> list[str]:
     """Return the paragraphs of wikitext lines: text lines are joined, list items stay separate."""
-    body = Body(language=language)
+    body = ParserState(language=language)
     for number, line in enumerate(lines):
         if heading := HEADING.match(line):
             body.end()

@@ -8,7 +8,7 @@ from pipeline.adapt.heldout import hold_out
 from pipeline.adapt.judged import judged_lines
 from pipeline.adapt.queries import given_queries
 from pipeline.adapt.record import agree, facts_of
-from pipeline.adapt.start import Start, read_start
+from pipeline.adapt.start import AdaptStart, read_start
 from pipeline.adapt.steps import (
     ADAPTED,
     Trainings,
@@ -88,7 +88,9 @@ def _train(config: Adapt, chosen: Trainings, report: Report) -> None:
             pretrain(run, report)
 
 
-def _embedded(config: Adapt, start: Start, chosen: Trainings, corpus: Corpus, report: Report) -> dict[str, Vectors]:
+def _embedded(
+    config: Adapt, start: AdaptStart, chosen: Trainings, corpus: Corpus, report: Report
+) -> dict[str, Vectors]:
     """Embed the text with both encoders, unless their vectors are there; return encoder -> vectors."""
     settings = embeddings(config, start, chosen.export)
     for each in settings.values():

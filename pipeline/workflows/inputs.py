@@ -20,7 +20,7 @@ from pipeline.corpus.parts import file_records
 from pipeline.corpus.prepared import is_prepared
 from pipeline.corpus.sources import parse
 from pipeline.embed.pairs import open_pairs
-from pipeline.embed.texts import Columns, require_columns, text_files
+from pipeline.embed.texts import InputColumns, require_columns, text_files
 from pipeline.embed.vectors import open_vectors
 from pipeline.errors import DataError
 from pipeline.files import storage
@@ -98,7 +98,7 @@ def _check_score(config: Score) -> None:
 def _check_embed(config: Embed) -> None:
     """Check the output and the columns of the inputs."""
     storage.require_writable("output", config.output.rpartition("/")[0] or "/")
-    require_columns(text_files(config)[:MOST_FILES], Columns.of(config))
+    require_columns(text_files(config)[:MOST_FILES], InputColumns.of(config))
 
 
 def _check_mine(config: Mine) -> None:

@@ -20,7 +20,7 @@ from pipeline.reporting import Report, duration
 from pipeline.serve import model
 from pipeline.serve.deployments import MODEL, application
 from pipeline.serve.gate import token_digest
-from pipeline.serve.uses import COMMON, ROUTES, Description
+from pipeline.serve.uses import COMMON, ROUTES, ServedDescription
 
 NAME = "bertstream"
 """Name of the application in Ray Serve."""
@@ -81,7 +81,7 @@ def _registered(config: Serve, report: Report) -> Serve:
     return replace(config, checkpoint=folder_of(config.checkpoint, uri), name=name)
 
 
-def _run(config: Serve, described: Description, token: str | None, report: Report) -> None:
+def _run(config: Serve, described: ServedDescription, token: str | None, report: Report) -> None:
     """Start the replicas and wait until they answer; report whenever more of them are ready, and after TOLD seconds.
 
     Raises ConfigError if they do not start, or not within start_timeout.
@@ -126,7 +126,7 @@ def _late(config: Serve) -> str:
     )
 
 
-def started_lines(config: Serve, described: Description) -> list[str]:
+def started_lines(config: Serve, described: ServedDescription) -> list[str]:
     """Return the lines that say where the model is served, and how to ask it."""
     at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""

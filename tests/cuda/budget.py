@@ -24,7 +24,7 @@ from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.train.slot_size import slot_operators
-from pipeline.train.step import Compute, train_step, update
+from pipeline.train.step import StepContext, train_step, update
 from tests.conftest import tiny_preset
 from tests.cuda.device import CUDA, move, on_device
 from tests.cuda.steps import batch_of
@@ -79,7 +79,7 @@ def figures_of(rows: int, layers: int, **chosen: bool) -> Figures:
     """
     case = Case(size="base", rows=rows, length=128, lengths="full", attention_dropout=False)
     batch, model = make_batch(case, seed=0), replace(case.model, layers=layers)
-    compute = Compute(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
+    compute = StepContext(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
     module = MaskedTokens(model, VOCABULARY_SIZE)
     for name, value in chosen.items():
         setattr(module.encoder, name, value)
@@ -170,7 +170,7 @@ def kernels_of(config: Pretrain, slots: int) -> int:
     module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
     batch = batch_of()
     counts = divisors(module.counts(batch), module.weights)
-    compute = Compute(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
+    compute = StepContext(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
     with on_device():
         move(module)
         optimizer, dealt = build_optimizer(AdamW(), module), [(slot, batch) for slot in range(slots)]

@@ -39,7 +39,7 @@ from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer, set_rates
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.checkpoint import snapshot
-from pipeline.train.step import Compute, train_step
+from pipeline.train.step import StepContext, train_step
 from tests.conftest import parts_of_preset, tiny_preset
 from tests.cuda.device import CUDA, move, on_device, pinned, waits
 from tests.cuda.watch import HostWaits, Watch
@@ -85,7 +85,7 @@ def module_of(family: str, **parts: Any) -> Pretraining:
 def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
     """Run two steps on the device and return the operators of the second."""
     counts = divisors(module.counts(batch), module.weights)
-    compute = Compute(device=CUDA, autocast=autocast, seed=0)
+    compute = StepContext(device=CUDA, autocast=autocast, seed=0)
     with on_device():
         move(module)
         chosen = build_optimizer(optimizer, module)
@@ -233,7 +233,7 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
         module.to(CUDA).train()
         chosen = build_optimizer(optimizer, module)
         with Watch() as watch:
-            compute = Compute(device=CUDA, autocast=bfloat16(), seed=0)
+            compute = StepContext(device=CUDA, autocast=bfloat16(), seed=0)
             loss, weight = train_on_slots(
                 [(0, labelled(kind))], module, chosen, compute, step=0, rate=1e-4, clip_norm=1.0
             )
@@ -275,7 +275,7 @@ def test_long_sequences_with_block_sparse_attention() -> None:
     with on_device():
         move(module)
         optimizer = build_optimizer(AdamW(), module)
-        compute = Compute(device=CUDA, autocast=bfloat16(), seed=0)
+        compute = StepContext(device=CUDA, autocast=bfloat16(), seed=0)
         _, norm = train_step(module, optimizer, [(0, batch)], counts, compute, step=0, rate=1e-4, clip_norm=1.0)
     assert norm.device == CUDA and not elsewhere(module, optimizer)
 
@@ -319,7 +319,7 @@ def test_finetuning_and_evaluation_wait_once_at_their_end() -> None:
                 rows,
                 TrialState(),
                 0,
-                Compute(device=CUDA, autocast=bfloat16(), seed=0),
+                StepContext(device=CUDA, autocast=bfloat16(), seed=0),
                 checkpoints=None,
             )
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers

@@ -15,7 +15,7 @@ import yaml
 from pipeline import api
 from pipeline.batch import Batch
 from pipeline.config.adapters import Bottleneck
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.export.card import Lineage
@@ -85,8 +85,8 @@ def pretrained(tiny_run: Path, tiny_lineage: Lineage, tmp_path_factory: pytest.T
 
 def about(kind: Kind, *, pooling: str = "cls", name: str = "mine", paired: bool = False, **lineage) -> About:
     task = Task(name=name, kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), paired=paired)
-    cutting = Cutting(maximum_length=16, stride=4, question_length=4)
-    return About(task=task, cutting=cutting, pooling=pooling, tuned={}, lineage=lineage)
+    cutting = Truncation(maximum_length=16, stride=4, question_length=4)
+    return About(task=task, cutting=cutting, pooling=pooling, thresholds={}, lineage=lineage)
 
 
 def tuned(folder: Path, said: About, vocabulary: Vocabulary) -> Path:

@@ -31,7 +31,7 @@ from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
 from pipeline.train.run_identity import identity
-from pipeline.train.step import Compute, backward
+from pipeline.train.step import StepContext, backward
 from tests.conftest import text_of
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -171,7 +171,7 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(
     )
     total = loss([theirs.preprocess(texts) for texts in (FIRST, SECOND, *negatives)], torch.zeros(9))
     total.backward()
-    compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0)
+    compute = StepContext(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0)
     module.negatives = len(negatives)
     slots = [(0, batch_of_pairs(folder, *negatives))]
     sums = backward(module.train(), slots, {"contrastive": 9}, compute, step=0)

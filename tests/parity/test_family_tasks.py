@@ -8,7 +8,7 @@ import torch
 
 from jobs.score import main as score
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.predict import Compare
 from pipeline.export.tuned_card import tuned_files
 from pipeline.fine_tuned.model import open_tuned
@@ -50,9 +50,9 @@ def test_what_we_saved_answers_the_same_there(name: str, kind: str, tmp_path: Pa
     labels = LABELS if kind in ("classification", "multilabel", "tags") else ()
     about = About(
         task=Task(name="a", kind=kind, labels=labels, metrics=("accuracy",)),
-        cutting=Cutting(maximum_length=16, stride=4),
+        cutting=Truncation(maximum_length=16, stride=4),
         pooling="cls",
-        tuned={},
+        thresholds={},
         lineage={},
     )
     save_tuned(str(tmp_path / "m"), module, about, row.settings, row.vocabulary())

@@ -168,13 +168,13 @@ def test_no_matrix_of_tokens_by_tokens_is_made(use: GlobalUse) -> None:
     for length in (512, 1_024, 2_048):
         batch, saved = batch_of((length,)), []
         batch.ids_T[12] = VOCABULARY.sep_id  # so that the question has the same length in all batches
-        hidden, where = encoder.embed(batch).detach(), encoder.layouts(batch)[1]
+        hidden, layout = encoder.embed(batch).detach(), encoder.layouts(batch)[1]
 
         def pack(tensor: Tensor, saved: list[int] = saved) -> Tensor:
             saved.append(tensor.numel())
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            encoder.layers[1](hidden, where)
+            encoder.layers[1](hidden, layout)
         sizes[length] = max(saved)
     assert sizes[1_024] <= 2.1 * sizes[512] and sizes[2_048] <= 2.1 * sizes[1_024]

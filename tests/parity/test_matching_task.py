@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
 from pipeline.export.tuned_card import tuned_files
@@ -50,10 +50,10 @@ def without_scaling(folder: str) -> torch.nn.Module:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_loss_and_gradients_equal_theirs(loss: str, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     items = [{"id": "1", "first": a, "second": b, "label": None, "negatives": far} for a, b, far in ROWS]
-    table, cutting = pa.Table.from_pylist(items, schema=MATCHES), Cutting(maximum_length=32)
+    table, cutting = pa.Table.from_pylist(items, schema=MATCHES), Truncation(maximum_length=32)
     task, folder = matching_task("mine", table), str(tmp_path / "m")
     module = MatchingTask(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(5))
-    about = About(task=saved_task(task), cutting=cutting, pooling="mean", tuned={}, lineage={})
+    about = About(task=saved_task(task), cutting=cutting, pooling="mean", thresholds={}, lineage={})
     save_tuned(folder, module, about, MODEL, tiny_vocabulary, beside=tuned_files(about, MODEL))
     module.learn(Similarity(loss=loss))
     batch = collate_labelled(matching.prepare(task, table, tiny_vocabulary, cutting).rows.combine_chunks())

@@ -9,7 +9,7 @@ import torch
 
 from pipeline import api
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.similarity import Similarity
 from pipeline.export.tuned_card import tuned_files
 from pipeline.fine_tuned.tuned import About, save_tuned
@@ -22,7 +22,7 @@ from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from tests.parity.test_matching_task import LOSSES, MODEL, ROWS, assert_gradients_equal, losses, without_scaling
 
-LENGTHS, CUTTING = (8, 16, 32), Cutting(maximum_length=32)
+LENGTHS, CUTTING = (8, 16, 32), Truncation(maximum_length=32)
 TASK = with_lengths(Task(name="mine", kind="similarity", metrics=("spearman",), paired=True), LENGTHS[:-1])
 SCORES = [0.0, 1.0, 0.25, 0.5]
 PEERS = LOSSES | {
@@ -49,7 +49,7 @@ def batch_and_texts(loss: str, vocabulary: Vocabulary) -> tuple:
 def test_loss_and_gradients_equal_theirs(loss: str, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     kind, folder = MatchingTask if loss in LOSSES else SimilarityTask, str(tmp_path / "m")
     module = kind(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(5))
-    about = About(task=TASK, cutting=CUTTING, pooling="mean", tuned={}, lineage={})
+    about = About(task=TASK, cutting=CUTTING, pooling="mean", thresholds={}, lineage={})
     save_tuned(folder, module, about, MODEL, tiny_vocabulary, beside=tuned_files(about, MODEL))
     settings = Similarity(loss=loss, dimensions=LENGTHS, margin=0.5 if loss == "triplet" else Similarity.margin)
     module.learn(settings, *((0.0, 1.0) if kind is SimilarityTask else ()))
@@ -68,7 +68,7 @@ def test_loss_and_gradients_equal_theirs(loss: str, tiny_vocabulary: Vocabulary,
 def test_a_saved_model_has_the_same_truncated_vectors_there(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     module, folder = SimilarityTask(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(5)), str(tmp_path / "m")
-    about = About(task=TASK, cutting=CUTTING, pooling="mean", tuned={}, lineage={})
+    about = About(task=TASK, cutting=CUTTING, pooling="mean", thresholds={}, lineage={})
     save_tuned(folder, module, about, MODEL, tiny_vocabulary, beside=tuned_files(about, MODEL))
     tuned = api.load(folder)
     batch, (first, second) = batch_and_texts("cosent", tiny_vocabulary)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.batch import Batch
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.errors import CheckpointError
@@ -85,9 +85,9 @@ def test_a_classifier_reads_the_mean_where_its_config_says_so(tmp_path: Path) ->
     module = shaken(SequenceTask(ROW.settings, SIZE, 3, kind="classification", pooling="mean"), 5)
     about = About(
         task=Task(name="a", kind="classification", labels=("no", "yes", "maybe"), metrics=("accuracy",)),
-        cutting=Cutting(maximum_length=16, stride=4),
+        cutting=Truncation(maximum_length=16, stride=4),
         pooling="mean",
-        tuned={},
+        thresholds={},
         lineage={},
     )
     save_tuned(str(tmp_path / "m"), module, about, ROW.settings, ROW.vocabulary())
@@ -202,13 +202,13 @@ def test_no_matrix_of_tokens_by_tokens_is_made(monkeypatch: pytest.MonkeyPatch) 
     layer = encoder.layers[1]
     for length in (512, 1_024, 2_048):
         batch, saved = batch_of((length,)), []
-        hidden, where = encoder.embed(batch).detach(), encoder.layouts(batch)[1]
+        hidden, layout = encoder.embed(batch).detach(), encoder.layouts(batch)[1]
 
         def pack(tensor: Tensor, saved: list[int] = saved) -> Tensor:
             saved.append(tensor.numel())
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            layer(hidden, where)
+            layer(hidden, layout)
         sizes[length] = max(saved)
     assert sizes[1_024] <= 2.1 * sizes[512] and sizes[2_048] <= 2.1 * sizes[1_024]

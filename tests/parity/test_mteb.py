@@ -13,7 +13,7 @@ from pipeline.config.predict import Score
 from pipeline.embed.mteb import MtebModel
 from pipeline.embed.retrieval import score_retrieval
 from pipeline.embed.similarity import score_similarity
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 
 mteb = pytest.importorskip("mteb", reason="needs the package mteb")
 
@@ -78,7 +78,7 @@ def test_similarity_is_that_of_score(tiny_run: Path, tmp_path: Path) -> None:
     assert 0 < abs(ours["spearman"]) < 1
     assert [theirs["cosine_spearman"], theirs["spearman"]] == pytest.approx([ours["spearman"]] * 2, abs=1e-4)
     assert theirs["cosine_pearson"] == pytest.approx(ours["pearson"], abs=1e-4)
-    other = MtebModel(model=replace(model.model, recipe=Recipe(pooling="cls")))
+    other = MtebModel(model=replace(model.model, recipe=VectorRecipe(pooling="cls")))
     assert abs(evaluated(other, task, tmp_path / "cache")["spearman"] - theirs["spearman"]) > 1e-3
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.export.tuned_card import tuned_files
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.relations import RelationTask
@@ -23,7 +23,7 @@ TASK = Task(name="mine", kind="relations", labels=("a", "b", "c"), metrics=("acc
 
 
 def test_loss_and_gradients_equal_theirs(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
-    cutting, folder = Cutting(maximum_length=32), str(tmp_path / "m")
+    cutting, folder = Truncation(maximum_length=32), str(tmp_path / "m")
     table = pa.Table.from_pylist([{"id": "1"} | dict(zip(TEXTS.names[1:], row)) for row in ROWS], schema=TEXTS)
     module = RelationTask(MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(5))
     batch = collate_labelled(similarity.prepare(TASK, table, tiny_vocabulary, cutting).rows.combine_chunks())
@@ -31,7 +31,7 @@ def test_loss_and_gradients_equal_theirs(tiny_vocabulary: Vocabulary, tmp_path: 
     (total / count).backward()
     head, module.relation_head = module.relation_head, None
     assert head is not None
-    about = About(task=saved_task(TASK), cutting=cutting, pooling="mean", tuned={}, lineage={})
+    about = About(task=saved_task(TASK), cutting=cutting, pooling="mean", thresholds={}, lineage={})
     save_tuned(folder, module, about, MODEL, tiny_vocabulary, beside=tuned_files(about, MODEL))
     peer = without_scaling(folder)
     loss = losses.SoftmaxLoss(peer, embedding_dimension=MODEL.width, num_labels=3)

@@ -19,7 +19,7 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.model import Model
@@ -90,7 +90,7 @@ def problem(kind: Kind) -> Problem:
     rows = Prepared(items=ITEMS.get(kind, TEXT), rows=ENCODED.empty_table())
     return Problem(
         task=Task(name=kind, kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), unanswerable=kind == "spans"),
-        cutting=Cutting(),
+        cutting=Truncation(),
         train=rows,
         splits={"dev": rows},
         digest="",
@@ -115,9 +115,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary
             tuned = {"null_threshold": 1e9} if kind == "spans" else {}
             about = About(
                 task=task,
-                cutting=Cutting(maximum_length=24, stride=8, question_length=4),
+                cutting=Truncation(maximum_length=24, stride=8, question_length=4),
                 pooling="cls",
-                tuned=tuned,
+                thresholds=tuned,
                 lineage={},
                 crf=crf,
             )

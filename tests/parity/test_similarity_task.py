@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Similarity
 from pipeline.config.model import Model
 from pipeline.export.tuned_card import tuned_files
@@ -47,7 +47,7 @@ def test_a_saved_model_has_the_same_cosines_everywhere(
     pooling: str, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     task = Task(name="mine", kind="similarity", metrics=("spearman",), paired=True)
-    about = About(task=task, cutting=Cutting(maximum_length=32), pooling=pooling, tuned={}, lineage={})
+    about = About(task=task, cutting=Truncation(maximum_length=32), pooling=pooling, thresholds={}, lineage={})
     module = SimilarityTask(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(5), pooling=pooling)
     folder = str(tmp_path / "m")
     save_tuned(folder, module, about, MODEL, tiny_vocabulary, beside=tuned_files(about, MODEL))

@@ -12,7 +12,7 @@ from pipeline.config.finetune import TaskAdamW
 from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.parity.families import CLASSES, ROWS, SMALL, task_batch
 
 SETTINGS = replace(SMALL, initializer_deviation=0.2)
@@ -101,7 +101,7 @@ def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
         outputs = 0 if kind in ("regression", "spans", "choices") else CLASSES
         module = OBJECTIVES[kind](settings, SIZE, outputs, torch.Generator().manual_seed(1), "cls", weights).train()
         optimizer = build_optimizer(TaskAdamW(learning_rate=1e-3), module)
-        compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+        compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
         slots = list(enumerate(parts(kind, whole, lengths, sizes)))
         loss, count = train_on_slots(slots, module, optimizer, compute, step=0, rate=1e-3, clip_norm=1.0)
         found.append((float(loss), float(count), module.state_dict()))

@@ -16,7 +16,7 @@ import ray
 import torch
 
 from jobs.predict import main
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
@@ -37,7 +37,7 @@ def checkpoint(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFac
     save_tuned(
         folder,
         module,
-        About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}),
+        About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={}),
         model,
         tiny_vocabulary,
     )

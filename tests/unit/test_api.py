@@ -24,7 +24,7 @@ from pipeline.objectives.table import build_objective
 from pipeline.on_ray import answering
 from pipeline.presets.table import PRESETS
 from pipeline.saved.checkpoints import folder_of
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("kar", "lost", "mist", "kap")
@@ -84,13 +84,15 @@ def test_many_texts_keep_their_order(model: api.LoadedModel) -> None:
 
 
 def test_a_recipe_says_how_a_text_becomes_a_vector(model: api.LoadedModel) -> None:
-    recipe = Recipe(pooling="cls", normalized=False, prompts={"query": "kar "}, default_prompt="kap ", maximum_length=4)
+    recipe = VectorRecipe(
+        pooling="cls", normalized=False, prompts={"query": "kar "}, default_prompt="kap ", maximum_length=4
+    )
     other = replace(model, recipe=recipe)
     states = model.cls(["kar lost", "kap lost", "lost", "kar kap"])
     found = [other.embed(["lost"], prompt="query"), other.embed(["lost"]), other.embed(["lost"], prompt="")]
     np.testing.assert_allclose(np.concatenate(found), states[:3], rtol=0, atol=1e-5)
     np.testing.assert_allclose(other.embed(["kap lost mist"], prompt="query")[0], states[3], rtol=0, atol=1e-5)
-    highest = replace(model, recipe=Recipe(pooling="max", normalized=False)).embed(["kar lost"])[0]
+    highest = replace(model, recipe=VectorRecipe(pooling="max", normalized=False)).embed(["kar lost"])[0]
     np.testing.assert_allclose(highest, model.hidden(["kar lost"])[0].max(0), rtol=0, atol=1e-5)
     with pytest.raises(ConfigError, match=r"^prompt \(qury\) is not the name of a prompt of the model \(query\)"):
         other.embed(["lost"], prompt="qury")
@@ -111,7 +113,7 @@ def test_fit_is_silent_for_five_seconds_and_then_says_what_it_does(
 
 
 def test_a_fitted_model_embeds_as_after_it_is_saved(model: api.LoadedModel, tmp_path: Path) -> None:
-    recipe = Recipe(pooling="attention", attention=AttentionPooling(32), projection=torch.nn.Linear(32, 8))
+    recipe = VectorRecipe(pooling="attention", attention=AttentionPooling(32), projection=torch.nn.Linear(32, 8))
     other = replace(model, recipe=replace(recipe, prompts={"query": "kar "}, default_prompt="kap ", maximum_length=4))
     fitted = other.fit(["kar", "lost"], ["a", "b"], epochs=1)
     fitted.save(str(tmp_path / "model"))

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from jobs import pretrain
-from pipeline.command_line.arguments import Word
+from pipeline.command_line.arguments import Argument
 from pipeline.command_line.command import Command
 from pipeline.command_line.main import JOBS
 from tests.documents import ROOT, Written, commands
@@ -42,7 +42,7 @@ def parse_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
     Path("run.toml").write_text(capsys.readouterr().out)
     parse = Command.parse
 
-    def parse_and_stop(self: Command, words: Sequence[Word], default: Any = None) -> Any:
+    def parse_and_stop(self: Command, words: Sequence[Argument], default: Any = None) -> Any:
         raise Parsed(parse(self, words, default))
 
     def parse_args_and_stop(self: ArgumentParser, words: Sequence[str]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from pipeline.evaluation.minimal_pairs.paradigms import Paradigm, sentences_of
-from pipeline.evaluation.minimal_pairs.rows import Sentences, encode
+from pipeline.evaluation.minimal_pairs.rows import SentenceRows, encode
 from pipeline.evaluation.minimal_pairs.scoring import pseudo_log_likelihoods
 from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ class EncodedPairs:
     paradigms: Sequence[Paradigm]
     texts: Sequence[str]
     """The sentences, each once."""
-    sentences: Sentences
+    sentences: SentenceRows
     good: np.ndarray
     """int64 (P,): index of each pair's good sentence."""
     bad: np.ndarray
@@ -68,7 +68,7 @@ def score_pairs(
     scores replace the first scores.
     """
 
-    def scored(sentences: Sentences, cast: torch.autocast) -> dict[str, np.ndarray]:
+    def scored(sentences: SentenceRows, cast: torch.autocast) -> dict[str, np.ndarray]:
         return pseudo_log_likelihoods(
             module, vocabulary, sentences, device=device, autocast=cast, rank=rank, world=world
         )

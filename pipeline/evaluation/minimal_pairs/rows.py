@@ -18,7 +18,7 @@ SPECIALS = 2  # [CLS] sentence [SEP]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentences:
+class SentenceRows:
     """Encoded sentences, concatenated, without special tokens."""
 
     ids: np.ndarray
@@ -28,12 +28,12 @@ class Sentences:
     offsets: np.ndarray
     """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
-    def take(self, chosen: np.ndarray) -> "Sentences":
+    def take(self, chosen: np.ndarray) -> "SentenceRows":
         """Return the sentences with the indices `chosen`, in that order."""
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.append(0, np.cumsum(lengths))
         source = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        return Sentences(ids=self.ids[source], word_ends=self.word_ends[source], offsets=offsets)
+        return SentenceRows(ids=self.ids[source], word_ends=self.word_ends[source], offsets=offsets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Rows:
     """
 
 
-def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int, remedy: str) -> Sentences:
+def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int, remedy: str) -> SentenceRows:
     """Encode sentences without special tokens, and find the ends of their words.
 
     Raises DataError for a sentence that has no pieces, or more pieces than the model has positions for. The message
@@ -71,7 +71,7 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int,
                 f"the sentence {shown(text)} has {len(encoding.ids)} pieces, but the model takes 1 to {most}: {remedy}"
             )
     lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
-    return Sentences(
+    return SentenceRows(
         ids=np.concatenate([np.asarray(encoding.ids, np.int64) for encoding in encodings]),
         word_ends=np.concatenate([_word_ends(encoding.word_ids) for encoding in encodings]),
         offsets=np.append(0, np.cumsum(lengths)),
@@ -85,7 +85,7 @@ def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
     return ends[np.searchsorted(ends, np.arange(len(words)), side="right")]
 
 
-def make_rows(sentences: Sentences) -> Rows:
+def make_rows(sentences: SentenceRows) -> Rows:
     """Return one row per piece for PLL, and a second row for PLL-word-l2r if the piece is not the last of its word.
 
     For the last piece of a word, both scorings mask only this piece, so they share one row.
@@ -105,7 +105,7 @@ def make_rows(sentences: Sentences) -> Rows:
     return Rows(**{name: values[order] for name, values in vars(rows).items()})
 
 
-def split(sentences: Sentences, rows: Rows, tokens: int) -> list[slice]:
+def split(sentences: SentenceRows, rows: Rows, tokens: int) -> list[slice]:
     """Return consecutive slices of the rows with at most `tokens` tokens each; a longer row is a slice of its own."""
     lengths = np.diff(sentences.offsets)[rows.sentence] + SPECIALS
     ends = np.cumsum(lengths)
@@ -118,7 +118,7 @@ def split(sentences: Sentences, rows: Rows, tokens: int) -> list[slice]:
     return slices
 
 
-def make_batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
+def make_batch(sentences: SentenceRows, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
     """Return the flat batch of a slice of the rows; only the asked piece of each row has a label."""
     sentence, asked, end = rows.sentence[part], rows.asked[part], rows.end[part]
     inner = np.diff(sentences.offsets)[sentence]

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.evaluation.minimal_pairs.rows import Rows, Sentences, make_batch, make_rows, split
+from pipeline.evaluation.minimal_pairs.rows import Rows, SentenceRows, make_batch, make_rows, split
 from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
 
@@ -16,7 +16,7 @@ PLL, WORD_L2R = "PLL", "PLL-word-l2r"
 def pseudo_log_likelihoods(
     module: Pretraining,
     vocabulary: Vocabulary,
-    sentences: Sentences,
+    sentences: SentenceRows,
     *,
     device: torch.device,
     autocast: torch.autocast,
@@ -39,7 +39,7 @@ def pseudo_log_likelihoods(
 def _row_log_probabilities(
     module: Pretraining,
     vocabulary: Vocabulary,
-    sentences: Sentences,
+    sentences: SentenceRows,
     rows: Rows,
     device: torch.device,
     autocast: torch.autocast,

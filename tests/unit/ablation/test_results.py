@@ -9,7 +9,7 @@ from scipy import stats
 
 from pipeline.ablation.outcomes import BITS, LOSS, Outcome
 from pipeline.ablation.picture import draw
-from pipeline.ablation.results import Result, better, result_of
+from pipeline.ablation.results import AblationResult, better, result_of
 from pipeline.ablation.table import as_json, difference_text, markdown, spread_text, table_lines
 from pipeline.ablation.variants import Variant
 from pipeline.config.data import Sampling, SingleSegment, VocabularySettings
@@ -52,7 +52,7 @@ def of(score: str, *values: float) -> list[dict[str, float]]:
     return [{score: value} for value in values]
 
 
-def two(score: str, first: list[float], second: list[float], config: Pretrain = BASE) -> Result:
+def two(score: str, first: list[float], second: list[float], config: Pretrain = BASE) -> AblationResult:
     both = [outcomes(*of(score, *first)), outcomes(*of(score, *second))]
     return result_of("over-0", "1M tokens", [variant("a"), variant("b", config)], both)
 

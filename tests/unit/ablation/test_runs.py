@@ -10,7 +10,7 @@ from pipeline.ablation.command import read_ablate
 from pipeline.ablation.outcomes import Outcome
 from pipeline.ablation.picture import draw
 from pipeline.ablation.publishing import publish
-from pipeline.ablation.results import Result, result_of
+from pipeline.ablation.results import AblationResult, result_of
 from pipeline.ablation.runs import RUNS, log_result, tracked_ablation
 from pipeline.ablation.variants import variants_of
 from pipeline.config.ablate import Ablate
@@ -29,7 +29,7 @@ def config(tmp_path: Path) -> Ablate:
     return read_ablate(["dropout", "--tokens", "1M", "--output", str(tmp_path)], "about")
 
 
-def result(config: Ablate, seeds: int) -> Result:
+def result(config: Ablate, seeds: int) -> AblationResult:
     runs = [
         [
             Outcome(

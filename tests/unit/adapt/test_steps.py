@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.adapt.pairs import choose_pairs, rows_per_epoch
 from pipeline.adapt.plan import plan_lines
-from pipeline.adapt.start import Start, read_start
+from pipeline.adapt.start import AdaptStart, read_start
 from pipeline.adapt.steps import choose_trainings, embeddings, pairs_for, steps_of
 from pipeline.config.adapt import Adapt
 from pipeline.config.data import AdjacentParagraphs, FullSentences, Sampling, TitleParagraph, TwoCrops
@@ -58,7 +58,7 @@ def write_corpus(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def start(tiny_run: Path) -> Start:
+def start(tiny_run: Path) -> AdaptStart:
     return read_start(str(tiny_run))
 
 
@@ -67,7 +67,7 @@ def test_an_epoch_decides_the_steps_within_bounds() -> None:
     assert [steps_of(asked, 321.0) for asked in (0, 7, 9_000)] == [0, 7, 9_000]
 
 
-def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: Start) -> None:
+def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: AdaptStart) -> None:
     four, paragraphs = [text_of(n) for n in range(4)], [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(4)]
     chosen = choose_pairs(write_corpus(["Kar", "Lost", "", ""], four), start.vocabulary, 32, 64)
     assert chosen.pairs == TitleParagraph()
@@ -78,14 +78,14 @@ def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: Sta
     assert choose_pairs(write_corpus([""] * 4, four), start.vocabulary, 32, 64).pairs == TwoCrops()
 
 
-def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: Write, start: Start) -> None:
+def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: Write, start: AdaptStart) -> None:
     corpus, sampling = write_corpus(["Kar", "Lost", "Mir"], ["mir nest"] * 3), Sampling(pairs=TitleParagraph())
     assert rows_per_epoch(corpus, start.vocabulary, sampling) == 3
     more = replace(corpus, train=corpus.train * 5)  # the rows of two windows, times five halves
     assert rows_per_epoch(more, start.vocabulary, sampling) == 15
 
 
-def test_a_few_titles_of_many_pieces_are_no_pairs(write_corpus: Write, start: Start) -> None:
+def test_a_few_titles_of_many_pieces_are_no_pairs(write_corpus: Write, start: AdaptStart) -> None:
     """Two books in six pieces: the titles of a step of 8 rows are 2, although every piece has one."""
     paragraphs = [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(6)]
     books = write_corpus(["Kar", "Lost"] * 3, paragraphs, ["a", "b"] * 3)
@@ -99,7 +99,7 @@ def test_a_few_titles_of_many_pieces_are_no_pairs(write_corpus: Write, start: St
     assert choose_pairs(books, start.vocabulary, 32, 4).pairs == TitleParagraph()  # 2 of 4
 
 
-def test_one_document_leaves_contrastive_training_out(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+def test_one_document_leaves_contrastive_training_out(write_corpus: Write, start: AdaptStart, tiny_run: Path) -> None:
     paragraphs = [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(6)]
     book = write_corpus(["Kar"] * 6, paragraphs, ["a"] * 6)
     config = Adapt(
@@ -118,7 +118,9 @@ def test_one_document_leaves_contrastive_training_out(write_corpus: Write, start
         choose_trainings(replace(config, masked_steps=0), start, book, pairs)
 
 
-def test_the_adapted_encoder_reads_what_the_encoder_read(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+def test_the_adapted_encoder_reads_what_the_encoder_read(
+    write_corpus: Write, start: AdaptStart, tiny_run: Path
+) -> None:
     corpus = write_corpus([""] * 4, [text_of(n) for n in range(4)])
     config = Adapt(corpus=(corpus.folder,), init=str(tiny_run), output=corpus.folder, maximum_length=16)
     runs = choose_trainings(config, replace(start, reads=24), corpus, pairs_for(config, start, corpus)).runs
@@ -126,7 +128,7 @@ def test_the_adapted_encoder_reads_what_the_encoder_read(write_corpus: Write, st
     assert [exported_length(run) for run in runs] == [24, 24]
 
 
-def test_another_pooling_than_the_encoders_is_reported(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+def test_another_pooling_than_the_encoders_is_reported(write_corpus: Write, start: AdaptStart, tiny_run: Path) -> None:
     corpus = write_corpus([""] * 4, [text_of(n) for n in range(4)])
     config = Adapt(corpus=(corpus.folder,), init=str(tiny_run), output=corpus.folder, masked_steps=0)
     line, pairs = (
@@ -137,7 +139,7 @@ def test_another_pooling_than_the_encoders_is_reported(write_corpus: Write, star
     assert line not in choose_trainings(config, start, corpus, pairs).notes
 
 
-def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+def test_both_runs_follow_each_other(write_corpus: Write, start: AdaptStart, tiny_run: Path) -> None:
     corpus = write_corpus(["Kar", "Lost", "Mir", "Nest"], [text_of(n) for n in range(4)])
     config = Adapt(
         corpus=("/text",), init=str(tiny_run), output="/out", batch=Batch(rows_per_step=2, rows_per_slot=2), seed=3,
@@ -180,7 +182,7 @@ def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run
     assert len(choose_trainings(config, without_head, corpus, pairs).runs) == 2  # the user asks for 50 steps
 
 
-def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: Start, tiny_run: Path) -> None:
+def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: AdaptStart, tiny_run: Path) -> None:
     config = Adapt(corpus=(tiny_corpus.folder,), init=str(tiny_run), output="/out")
     settings = embeddings(config, start, "/out/runs/contrastive/export")
     files = {

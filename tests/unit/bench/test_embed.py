@@ -12,7 +12,7 @@ import pytest
 from jobs.bench import main
 from pipeline import api
 from pipeline.bench import embed
-from pipeline.bench.embed import Measured, save_random_model, table, verdict, write_texts
+from pipeline.bench.embed import MeasuredJob, save_random_model, table, verdict, write_texts
 
 MEGABYTE = 1_000_000
 CHILD = f"import time; held = bytearray({100 * MEGABYTE}); held[::1000] = bytes([1]) * len(held[::1000]); time.sleep(2)"
@@ -49,8 +49,8 @@ def test_the_peak_counts_the_memory_of_children(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_table_has_ratios_to_the_first_job() -> None:
     jobs = [
-        Measured(texts=1_000, peak=2_000 * MEGABYTE, seconds=9.6),
-        Measured(texts=9_000, peak=2_100 * MEGABYTE, seconds=90),
+        MeasuredJob(texts=1_000, peak=2_000 * MEGABYTE, seconds=9.6),
+        MeasuredJob(texts=9_000, peak=2_100 * MEGABYTE, seconds=90),
     ]
     assert [line.split() for line in table(jobs)[1:]] == [
         ["1,000", "2,000", "1.000", "10"],
@@ -60,8 +60,8 @@ def test_a_table_has_ratios_to_the_first_job() -> None:
 
 @pytest.mark.parametrize(("peak", "code"), [(1_000, 0), (1_090, 0), (1_110, 1)])
 def test_a_peak_that_grows_by_more_than_a_tenth_fails(peak: int, code: int) -> None:
-    first = Measured(texts=1_000, peak=1_000 * MEGABYTE, seconds=9)
-    assert verdict([first, Measured(texts=9_000, peak=peak * MEGABYTE, seconds=90)]) == code
+    first = MeasuredJob(texts=1_000, peak=1_000 * MEGABYTE, seconds=9)
+    assert verdict([first, MeasuredJob(texts=9_000, peak=peak * MEGABYTE, seconds=90)]) == code
 
 
 def test_settings_below_their_least_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.bench import job, plain
-from pipeline.bench.job import Rates, Side, Turns, by_turn, running, take_turns
+from pipeline.bench.job import JobSide, Rates, Turns, by_turn, running, take_turns
 from pipeline.bench.plain import Interval
 from pipeline.bench.train import slots
 from pipeline.errors import PipelineError
@@ -64,7 +64,7 @@ def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         running([sys.executable, "-c", LOGS.format(9)], second) as other,
     ):
         alone, ray = (
-            Side(process, lambda file=file: [Interval(**json.loads(line)) for line in file.read_text().splitlines()])
+            JobSide(process, lambda file=file: [Interval(**json.loads(line)) for line in file.read_text().splitlines()])
             for process, file in ((one, files[0]), (other, files[1]))
         )
         ray.wait(2)
@@ -84,4 +84,4 @@ def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_side_that_ends_early_is_an_error() -> None:
     with running([sys.executable, "-c", "raise SystemExit(3)"], subprocess.DEVNULL) as process:
         with pytest.raises(PipelineError, match=r"ended with exit code 3 before log interval 1$"):
-            Side(process, list).wait(1)
+            JobSide(process, list).wait(1)

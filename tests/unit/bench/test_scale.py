@@ -2,13 +2,13 @@
 
 import pytest
 
-from pipeline.bench.scale import GPU_TOKENS, Pace, estimate_for_many_gpus, table
+from pipeline.bench.scale import GPU_TOKENS, StepPace, estimate_for_many_gpus, table
 
 
 def test_a_line_a_world():
     paces = [
-        Pace(world=1, tokens=10_000, slots=40, blocks=2.5, seconds=10.0, slept=8.0),
-        Pace(world=4, tokens=10_000, slots=40, blocks=4, seconds=4.0, slept=2.0),
+        StepPace(world=1, tokens=10_000, slots=40, blocks=2.5, seconds=10.0, slept=8.0),
+        StepPace(world=4, tokens=10_000, slots=40, blocks=4, seconds=4.0, slept=2.0),
     ]
     lines = [line.split() for line in table(paces).splitlines()]
     assert lines[1] == ["1", "1,000", "4.0", "0.2", "80.0%", "50.0", "ms"]

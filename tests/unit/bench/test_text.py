@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.bench.benches import AIMS, FLOORS, verdict
-from pipeline.bench.text import Measured, measure, ratios
+from pipeline.bench.text import MeasuredStage, measure, ratios
 from pipeline.bench.windows import split_corpora
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import read_window
@@ -52,7 +52,7 @@ def test_ratios_by_hand() -> None:
         "usual preparation": 20.0,
         "usual tokens": 3e6,
     }
-    assert ratios(Measured(bytes=1, tokens=3_000_000, rows=1, seconds=seconds), "unigram") == {
+    assert ratios(MeasuredStage(bytes=1, tokens=3_000_000, rows=1, seconds=seconds), "unigram") == {
         "unigram warm / encode_batch_fast": 20.0,
         "unigram cold / encode_batch_fast": 5.0,
         "unigram whole path / usual preparation": 20.0,

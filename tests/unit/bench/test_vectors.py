@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.bench.vectors import PEER, Settings, _sides, lowest_cosine, read_texts, verdict
+from pipeline.bench.vectors import PEER, VectorBench, _sides, lowest_cosine, read_texts, verdict
 from pipeline.errors import ConfigError
 
 
 def test_the_first_texts_that_are_not_empty_are_read(tmp_path: Path) -> None:
     table = tmp_path / "texts.csv"
     table.write_text('id,body\n1,one\n2," "\n3,three\n4,four\n')
-    wanted = Settings(checkpoint="/none", input=str(table), text="body", texts=2)
+    wanted = VectorBench(checkpoint="/none", input=str(table), text="body", texts=2)
     assert read_texts(wanted) == ["one", "three"]
     with pytest.raises(ConfigError) as refused:
-        read_texts(Settings(checkpoint="/none", input=str(table), text="body", texts=4))
+        read_texts(VectorBench(checkpoint="/none", input=str(table), text="body", texts=4))
     assert str(refused.value) == f"texts (4) are more than input ({table}) has: give 3"
     table.write_text('id,body\n1,\n2," "\n')
     with pytest.raises(ConfigError) as refused:
@@ -27,7 +27,7 @@ def test_the_first_texts_that_are_not_empty_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["texts", "repetitions"])
 def test_numbers_below_one_are_refused(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        Settings(checkpoint="/none", input="/none", **{name: 0})
+        VectorBench(checkpoint="/none", input="/none", **{name: 0})
     assert str(refused.value) == f"{name} (0) must be at least 1"
 
 

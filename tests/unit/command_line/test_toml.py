@@ -10,7 +10,7 @@ from pipeline.command_line.command import Command
 from pipeline.command_line.options import choices
 from pipeline.command_line.toml import ConfigFile, read_config, settings_of, to_toml
 from pipeline.config.adapters import LowRank
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.data import Preparation, VocabularySettings
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
@@ -109,7 +109,7 @@ def test_texts_lists_and_none_come_back_as_they_went(tmp_path: Path) -> None:
 
 def test_fine_tuning_has_the_same_form(tmp_path: Path) -> None:
     base = Finetune(checkpoint="c", task=("cola",))
-    config = replace(base, adapter=LowRank(rank=3), cutting=Cutting(passages=True), minutes=2.0)
+    config = replace(base, adapter=LowRank(rank=3), cutting=Truncation(passages=True), minutes=2.0)
     assert settings_of(read_config(written(tmp_path, to_toml(config, base)), Finetune), base) == config
 
 

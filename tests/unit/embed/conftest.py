@@ -12,7 +12,7 @@ from pipeline.embed.folder import (
     EMPTY,
     PRECISION,
     TEXTS,
-    Chunks,
+    StoredChunks,
     begin,
     part_table,
     parts_in,
@@ -51,7 +51,7 @@ def write_vectors(tmp_path: Path) -> Write:
         assert not begin(folder, {"format": format}, replace=False)
         for part, first in enumerate(range(0, count, 100)):
             rows = slice(first, first + 100)
-            shown = Chunks(
+            shown = StoredChunks(
                 ids=names[rows], titles=None, numbers=numbers[rows], spans=[(0, 1)] * len(names[rows]),
                 texts=(texts or [f"text {row}" for row in range(count)])[rows],
             )  # fmt: skip

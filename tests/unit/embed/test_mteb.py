@@ -16,7 +16,7 @@ from pipeline.api import LoadedModel
 from pipeline.embed.mteb import MtebModel
 from pipeline.errors import ConfigError
 from pipeline.model.heads import AttentionPooling
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 
 TEXTS = ["kar lost kand mir nel", "mir", "sup kand", "nel lost"]
 
@@ -69,14 +69,14 @@ PROMPTS = {
 def test_the_most_specific_prompt_is_put_before_each_text(
     names: tuple[str, ...], side: PromptType | None, task: str, prompt: str, loaded: LoadedModel
 ) -> None:
-    recipe = Recipe(prompts={name: PROMPTS[name] for name in names}, default_prompt="kand ")
+    recipe = VectorRecipe(prompts={name: PROMPTS[name] for name in names}, default_prompt="kand ")
     vectors = encoded(replace(loaded, recipe=recipe), side, task)
     np.testing.assert_allclose(vectors, loaded.embed([prompt + text for text in TEXTS]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("similarity", "product"), [("cosine", 0.6), ("dot", 6.0)])
 def test_similarity_is_that_of_the_recipe(similarity: str, product: float, loaded: LoadedModel) -> None:
-    model = MtebModel(model=replace(loaded, recipe=Recipe(similarity=similarity)))
+    model = MtebModel(model=replace(loaded, recipe=VectorRecipe(similarity=similarity)))
     left, right = np.array([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]])
     matrix = model.similarity(left, right)
     assert isinstance(matrix, torch.Tensor) and matrix.dtype == torch.float32
@@ -86,16 +86,16 @@ def test_similarity_is_that_of_the_recipe(similarity: str, product: float, loade
     np.testing.assert_allclose(model.similarity(left[0], right[0]), [[product]], rtol=1e-6)
 
 
-def recipes() -> list[Recipe]:
+def recipes() -> list[VectorRecipe]:
     """Recipes that give different vectors: of another pooling, and of two layers with two weights each."""
-    found = [Recipe(pooling="cls")]
+    found = [VectorRecipe(pooling="cls")]
     for value in (0.5, 1.0):
         attention, projection = AttentionPooling(32), torch.nn.Linear(32, 2)
         for layer in (attention, projection):
             layer.requires_grad_(False)
             torch.nn.init.constant_(layer.weight, value)
             torch.nn.init.zeros_(layer.bias)
-        found += [Recipe(pooling="attention", attention=attention), Recipe(projection=projection)]
+        found += [VectorRecipe(pooling="attention", attention=attention), VectorRecipe(projection=projection)]
     return found
 
 
@@ -113,6 +113,6 @@ def test_the_digest_changes_with_weights_and_recipe_alone(loaded: LoadedModel, t
 
 def test_a_similarity_or_precision_that_is_not_supported_is_refused(loaded: LoadedModel) -> None:
     with pytest.raises(ConfigError, match=r"^the model's similarity \(euclidean\) is not supported: use "):
-        MtebModel(model=replace(loaded, recipe=Recipe(similarity="euclidean")))
+        MtebModel(model=replace(loaded, recipe=VectorRecipe(similarity="euclidean")))
     with pytest.raises(ConfigError, match=r"^precision \(int8\) must be float32: leave it out of encode_kwargs$"):
         encoded(loaded, precision="int8")

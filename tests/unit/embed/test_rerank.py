@@ -11,7 +11,7 @@ import torch
 
 from jobs.search import main
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.embed import Search
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
@@ -42,7 +42,9 @@ def make(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Make:
         module = OBJECTIVES[kind](
             MODEL, tiny_vocabulary.size, len(labels), torch.Generator().manual_seed(5), "cls", None
         )
-        about = About(task=task, cutting=Cutting(maximum_length=8, stride=2), pooling="cls", tuned={}, lineage={})
+        about = About(
+            task=task, cutting=Truncation(maximum_length=8, stride=2), pooling="cls", thresholds={}, lineage={}
+        )
         save_tuned(folder := str(tmp_path / f"{kind}-{len(labels)}"), module, about, MODEL, tiny_vocabulary)
         return folder
 

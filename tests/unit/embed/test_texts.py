@@ -11,15 +11,15 @@ from pipeline.config.embed import Search
 from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.query_files import read_queries
-from pipeline.embed.texts import Columns, text_tables
+from pipeline.embed.texts import InputColumns, text_tables
 from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.inputs import InputFile, list_inputs
+from pipeline.predict.inputs import RowFile, list_inputs
 
-TEXT = Columns(text="text", id=None, title=None)
+TEXT = InputColumns(text="text", id=None, title=None)
 
 
-def written(path: Path, rows: list[dict[str, object]]) -> InputFile:
+def written(path: Path, rows: list[dict[str, object]]) -> RowFile:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (file,) = list_inputs(str(path), "auto", tags=False)
     return file
@@ -33,7 +33,7 @@ def test_ids_and_titles_come_from_columns_or_from_the_row(tmp_path: Path) -> Non
         {"id": "8", "text": None, "title": None},
     ]
     plain = written(tmp_path / "b.jsonl", [{"body": "one"}, {"body": "two"}])
-    tables = list(text_tables(plain, "b.jsonl", Columns(text="body", id=None, title=None), 1))
+    tables = list(text_tables(plain, "b.jsonl", InputColumns(text="body", id=None, title=None), 1))
     assert [table.to_pylist() for table in tables] == [
         [{"id": "b.jsonl:1", "text": "one", "title": None}],
         [{"id": "b.jsonl:2", "text": "two", "title": None}],
@@ -75,12 +75,12 @@ def test_a_row_without_an_id_is_refused_wherever_it_is(
 
 
 def test_titles_may_be_numbers_but_not_lists(tmp_path: Path) -> None:
-    def read(titles: pa.Array, columns: Columns = TEXT) -> list[object]:
+    def read(titles: pa.Array, columns: InputColumns = TEXT) -> list[object]:
         pq.write_table(pa.table({"text": ["a"] * len(titles), "name": titles}), tmp_path / "a.parquet")
         (file,) = list_inputs(f"{tmp_path}/a.parquet", "auto", tags=False)
         return [title for table in text_tables(file, "a", columns, 10) for title in table["title"].to_pylist()]
 
-    named = Columns(text="text", id=None, title="name")
+    named = InputColumns(text="text", id=None, title="name")
     assert read(pa.array([1984, None]), named) == ["1984", None]
     assert read(pa.array(["x", "y"]).dictionary_encode(), named) == ["x", "y"]
     for titles, kind in (
@@ -94,11 +94,15 @@ def test_titles_may_be_numbers_but_not_lists(tmp_path: Path) -> None:
             read(titles, named)
 
 
-REFUSED: dict[str, tuple[list[dict[str, object]], Columns, str]] = {
+REFUSED: dict[str, tuple[list[dict[str, object]], InputColumns, str]] = {
     "no-text": ([{"body": "a"}], TEXT, r"a\.jsonl has no column text: its columns are body; .* with --text$"),
-    "no-id": ([{"text": "a"}], Columns(text="text", id="key", title=None), r"no column key: .* with --id$"),
+    "no-id": ([{"text": "a"}], InputColumns(text="text", id="key", title=None), r"no column key: .* with --id$"),
     "empty-id": ([{"id": "1", "text": "a"}, {"text": "b"}], TEXT, r"a\.jsonl, row 2: column id has no id; fill it"),
-    "body": ([{"body": 3}], Columns(text="body", id=None, title=None), r"column body holds int64, .* with --text$"),
+    "body": (
+        [{"body": 3}],
+        InputColumns(text="body", id=None, title=None),
+        r"column body holds int64, .* with --text$",
+    ),
     "number": ([{"text": 3}], TEXT, r"rows 1 to 1: column text holds int64, which is not text; .* with --text$"),
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of, span_row
@@ -16,7 +16,7 @@ from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Tuned
+from pipeline.tasks.prepared import Thresholds
 from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import SAVED_AS_SIMILARITY, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -45,7 +45,9 @@ Make = Callable[..., TunedModel]
 def make(tiny_vocabulary: Vocabulary) -> Make:
     """A model of a kind with weights at random."""
 
-    def build(kind: Kind, tuned: Tuned | None = None, unanswerable: bool = False, passages: bool = False) -> TunedModel:
+    def build(
+        kind: Kind, tuned: Thresholds | None = None, unanswerable: bool = False, passages: bool = False
+    ) -> TunedModel:
         task = Task(
             name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("accuracy",), unanswerable=unanswerable
         )
@@ -53,9 +55,9 @@ def make(tiny_vocabulary: Vocabulary) -> Make:
         module = OBJECTIVES[kind](
             model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
         ).eval()
-        cutting = Cutting(maximum_length=16, stride=4, question_length=4, passages=passages)
+        cutting = Truncation(maximum_length=16, stride=4, question_length=4, passages=passages)
         return TunedModel(
-            about=About(task=task, cutting=cutting, pooling="cls", tuned=tuned or {}, lineage={}),
+            about=About(task=task, cutting=cutting, pooling="cls", thresholds=tuned or {}, lineage={}),
             model=model,
             vocabulary=tiny_vocabulary,
             module=module,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
@@ -36,7 +36,7 @@ def published(folder: Path, vocabulary: Vocabulary, kind: str = "classification"
     """A folder as others publish it, with fields of config.json changed; those that are None are left out."""
     task = TASKS[kind]
     module = OBJECTIVES[kind](MODEL, vocabulary.size, len(task.labels), torch.Generator().manual_seed(1), "cls", None)
-    about = About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
+    about = About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={})
     save_tuned(str(folder), module, about, MODEL, vocabulary)
     for name in OURS:
         (folder / name).unlink()
@@ -178,7 +178,9 @@ def test_other_heads_and_padded_embeddings_are_accepted(tmp_path: Path, tiny_voc
 
 def test_ours_and_pretrained_ones_are_not_taken_for_published(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(1), "cls", None)
-    about = About(task=TASKS["tags"], cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
+    about = About(
+        task=TASKS["tags"], cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={}
+    )
     save_tuned(str(tmp_path / "ours"), module, about, MODEL, tiny_vocabulary)
     ours = open_saved(str(tmp_path / "ours"))
     assert not is_published(ours) and tuned_of(ours).about.task == TASKS["tags"]

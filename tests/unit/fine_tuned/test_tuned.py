@@ -9,7 +9,7 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
@@ -77,9 +77,9 @@ def saved(
         module.learn_standardised(250.0, 40.0)  # is in the published head
     about = About(
         task=task,
-        cutting=Cutting(maximum_length=16, stride=4),
+        cutting=Truncation(maximum_length=16, stride=4),
         pooling=pooling,
-        tuned={"null_threshold": 1.5},
+        thresholds={"null_threshold": 1.5},
         lineage={"checkpoint": "somewhere"},
     )
     with torch.no_grad():
@@ -104,8 +104,8 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
     found = open_tuned(str(tmp_path / "m"))
     assert (
         found.about.task == TASKS[kind]
-        and found.about.cutting == Cutting(maximum_length=16, stride=4)
-        and found.about.tuned == {"null_threshold": 1.5}
+        and found.about.cutting == Truncation(maximum_length=16, stride=4)
+        and found.about.thresholds == {"null_threshold": 1.5}
     )
     assert found.vocabulary.tokens == tiny_vocabulary.tokens and found.about.lineage == {"checkpoint": "somewhere"}
     automatic = {
@@ -192,7 +192,7 @@ def test_a_model_from_before_passages_were_pooled_is_loaded(tmp_path: Path, tiny
     shutil.copytree(tmp_path / "model", tmp_path / "other", ignore=shutil.ignore_patterns("manifest.json"))
     (tmp_path / "other" / "task.json").write_text(json.dumps(said))
     storage.publish(tmp_path / "other", str(tmp_path / "before"), {})
-    assert open_tuned(str(tmp_path / "before")).about.cutting == Cutting(maximum_length=16, stride=4)
+    assert open_tuned(str(tmp_path / "before")).about.cutting == Truncation(maximum_length=16, stride=4)
 
 
 @pytest.mark.timeout(60)

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from pipeline.batch import TEACHER, Batch, collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.ranking import Loss, Ranking
 from pipeline.config.recipe import Recipe
@@ -26,7 +26,7 @@ from pipeline.tasks import ranking
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.unit.finetune.test_trial import CPU, PLAIN, SETTINGS
 
 TASK = Task(name="own", kind="ranking", metrics=("map", "mrr", "ndcg@10"))
@@ -43,7 +43,7 @@ def rows(tiny_vocabulary: Vocabulary) -> pa.Table:
             text = " ".join(random.choice(words, random.integers(2, 9)))
             items.append({"id": str(number), "first": query, "second": text, "label": str(label)})
     table = pa.Table.from_pylist(items, schema=TEXTS)
-    prepared = ranking.prepare(TASK, table, tiny_vocabulary, Cutting(maximum_length=24, stride=4)).rows
+    prepared = ranking.prepare(TASK, table, tiny_vocabulary, Truncation(maximum_length=24, stride=4)).rows
     outputs = pa.array(random.normal(size=(prepared.num_rows, 1)).tolist(), pa.list_(pa.float32()))
     return prepared.append_column(TEACHER, outputs)
 
@@ -135,7 +135,7 @@ def test_slots_add_up_to_the_step(loss: Loss, rows: pa.Table, tiny_vocabulary: V
     for slot in (6, 2):
         module, recipe = made(tiny_vocabulary, loss), Recipe(rows_per_step=6, rows_per_slot=slot)
         optimizer = build_optimizer(AdamW(), module)
-        compute = Compute(device=CPU, autocast=PLAIN, seed=0)
+        compute = StepContext(device=CPU, autocast=PLAIN, seed=0)
         (slots,) = batches(groups, recipe, 0, 0)
         total, count = train_on_slots(slots, module, optimizer, compute, step=0, rate=1e-3, clip_norm=1e9)
         found.append((float(total) / float(count), module.classification_head.weight.detach().clone()))
@@ -145,7 +145,7 @@ def test_slots_add_up_to_the_step(loss: Loss, rows: pa.Table, tiny_vocabulary: V
 
 def test_training_ranks_the_right_candidates_first(rows: pa.Table, tiny_vocabulary: Vocabulary) -> None:
     module = made(tiny_vocabulary, "softmax").train()
-    optimizer, compute = build_optimizer(AdamW(), module), Compute(device=CPU, autocast=PLAIN, seed=0)
+    optimizer, compute = build_optimizer(AdamW(), module), StepContext(device=CPU, autocast=PLAIN, seed=0)
     for epoch in range(30):
         for slots in batches(grouped(rows, 8, seed=0), Recipe(rows_per_step=2), 0, epoch):
             train_on_slots(slots, module, optimizer, compute, step=epoch, rate=1e-3, clip_norm=1.0)
@@ -156,7 +156,7 @@ def test_training_ranks_the_right_candidates_first(rows: pa.Table, tiny_vocabula
 
 
 def test_what_has_nothing_to_rank_is_refused(tiny_vocabulary: Vocabulary, rows: pa.Table) -> None:
-    cutting = Cutting(maximum_length=24, stride=4)
+    cutting = Truncation(maximum_length=24, stride=4)
     single = pa.table([["1"], ["kar"], pa.nulls(1, pa.string()), ["1"]], schema=TEXTS)
     with pytest.raises(DataError, match="own ranks texts for queries: name the column of the text with --pair"):
         ranking.prepare(TASK, single, tiny_vocabulary, cutting)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.finetune.trial import batches, run_trial
 from pipeline.objectives.choices import ChoiceTask
 from pipeline.objectives.logits import compute_logits
@@ -18,7 +18,7 @@ from pipeline.text.vocabulary import Vocabulary
 from tests.unit.finetune.test_trial import CPU, PLAIN, SETTINGS, config_of
 
 WORDS = ("kar", "lost", "kand", "mir", "nel")
-TASK, CUTTING = choice_task("own"), Cutting(maximum_length=16, stride=4)
+TASK, CUTTING = choice_task("own"), Truncation(maximum_length=16, stride=4)
 STEP = {"rows_per_step": 13, "epochs": 4, "group_lengths": True}
 """40 rows: one step of an epoch has a single row."""
 

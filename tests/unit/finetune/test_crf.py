@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
@@ -34,14 +34,14 @@ from pipeline.tasks import tags
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial, read_initial
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.ranks import Ranks
 
 MODEL = Model(
     layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, initializer_deviation=0.3
 )
 CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
-CUTTING = Cutting(maximum_length=16, stride=4)
+CUTTING = Truncation(maximum_length=16, stride=4)
 
 
 def write_sentences(path: Path, rows: int, seed: int) -> str:
@@ -153,7 +153,7 @@ def test_all_ways_to_a_model_s_answers_find_the_best_sequence(tmp_path: Path, ti
     alone = tags.answers(problem.task, dev, logits, problem.cutting)
     wanted, model = [list(answer.tags) for answer in answers], str(tmp_path / "model")
     assert wanted != [list(answer.tags) for answer in alone]
-    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", crf=True, tuned={}, lineage={})
+    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", crf=True, thresholds={}, lineage={})
     save_tuned(model, module, about, MODEL, tiny_vocabulary)
     texts = [" ".join(item.words) for item in dev.items]
     served = load(Serve(checkpoint=model)).answer("tags", texts)
@@ -235,7 +235,7 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary) -> list[tuple[in
         return curve_of(config, vocabulary, world=2)
     problem = problem_of(config, vocabulary)
     module = build(config, problem, initial_of(vocabulary), 1)
-    assist_trial(config, module, problem.train, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    assist_trial(config, module, problem.train, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
     return []
 
 

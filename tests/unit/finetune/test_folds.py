@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare
 from pipeline.errors import ConfigError, DataError
@@ -72,7 +72,7 @@ def test_equal_texts_and_contexts_stay_together() -> None:
 def test_each_fold_is_a_problem_whose_trials_are_named_by_it(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     said: list[str] = []
     (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"kar {n},{n % 2}\n" for n in range(20)))
-    config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=Search(folds=4))
+    config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=GridSearch(folds=4))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
     found = read_problems(config, initial, said.append)
     assert [one.task.name for one in found] == [f"a-fold{n}of4" for n in (1, 2, 3, 4)] and by_task(
@@ -101,7 +101,7 @@ def test_each_fold_is_a_problem_whose_trials_are_named_by_it(tmp_path: Path, tin
 
 def test_a_fold_without_which_one_class_is_left_is_named(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     (tmp_path / "a.csv").write_text("text,label\nkar,0\nmir,0\nnel,0\nsup,1\n")
-    config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=Search(folds=2))
+    config = Finetune(checkpoint="c", train=str(tmp_path / "a.csv"), search=GridSearch(folds=2))
     with pytest.raises(
         DataError,
         match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; "
@@ -188,9 +188,9 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
 )
 def test_folds_that_cannot_be_are_refused(given: dict, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Finetune(checkpoint="c", search=Search(folds=5), **given)
+        Finetune(checkpoint="c", search=GridSearch(folds=5), **given)
     assert str(error.value) == message
     with pytest.raises(ConfigError, match=r"^search.folds \(1\) must be at least 2$"):
-        Search(folds=1)
+        GridSearch(folds=1)
     with pytest.raises(ConfigError, match=r"^search.folds \(5\) is for one encoder"):
-        Compare(checkpoint=("a", "b"), train="a.csv", search=Search(folds=5))
+        Compare(checkpoint=("a", "b"), train="a.csv", search=GridSearch(folds=5))

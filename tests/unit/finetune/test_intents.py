@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForTokenClassification
 
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
@@ -174,7 +174,7 @@ def config_of(folder: Path, **recipe) -> Finetune:
         random_weights=True,
         output=str(folder),
         recipe=Recipe(**{"epochs": 6, "rows_per_step": 8} | recipe),
-        cutting=Cutting(maximum_length=16, stride=4),
+        cutting=Truncation(maximum_length=16, stride=4),
     )
     return replace(config, optimizer=replace(config.optimizer, learning_rate=1e-2)).for_model(MODEL)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.model_parts import GlobalLocalAttention
@@ -57,7 +57,7 @@ def test_a_long_context_is_one_row_and_answered_beyond_512_tokens(tmp_path: Path
         output=str(tmp_path),
         random_weights=True,
         recipe=Recipe(epochs=6, rows_per_step=4),
-        cutting=Cutting(maximum_length=1_024),
+        cutting=Truncation(maximum_length=1_024),
     )
     model = MODEL.for_padding(tiny_vocabulary.pad_id)
     config = replace(config, optimizer=replace(config.optimizer, learning_rate=1e-2)).for_model(model)

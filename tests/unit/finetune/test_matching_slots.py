@@ -11,14 +11,14 @@ import torch
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
-from pipeline.finetune.trial import Result, assist_trial, run_trial
+from pipeline.finetune.trial import TrialResult, assist_trial, run_trial
 from pipeline.objectives.matching import MatchingTask
 from pipeline.tasks import matching
 from pipeline.tasks.matches import matching_task
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import MATCHES
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.ranks import Ranks
 from tests.unit.finetune.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of
 
@@ -54,7 +54,7 @@ def settings(dimensions: tuple[int, ...] = (), **recipe: int) -> Finetune:
     return replace(config_of("stsb", **STEP, **recipe), similarity=similarity)
 
 
-def trained(config: Finetune, module: MatchingTask, rows: Prepared, world: int = 1) -> Result:
+def trained(config: Finetune, module: MatchingTask, rows: Prepared, world: int = 1) -> TrialResult:
     return run_trial(
         config, TASK, CUTTING, module, rows, {"dev": rows}, seed=5, device=CPU, autocast=PLAIN, world=world
     )
@@ -78,7 +78,7 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) 
     module = module_of(config, vocabulary, DROPS)
     if rank == 0:
         return trained(config, module, rows, world=2).curve
-    assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    assist_trial(config, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
     return []
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from pipeline.batch import PASSAGE_LENGTHS, TEACHER, collate_labelled
-from pipeline.config.cutting import Cutting, PassagePooling
+from pipeline.config.cutting import PassagePooling, Truncation
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
-from pipeline.finetune.trial import Result, assist_trial, run_trial
+from pipeline.finetune.trial import TrialResult, assist_trial, run_trial
 from pipeline.finetune.trial_rows import batches
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.sequences import SequenceTask
@@ -21,7 +21,7 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.ranks import Ranks
 from tests.unit.finetune.test_trial import CPU, PLAIN, SETTINGS, config_of
 
@@ -33,8 +33,8 @@ STEP = {"rows_per_step": 13, "epochs": 2, "group_lengths": True}
 POOLINGS: tuple[PassagePooling, ...] = ("max", "attention")
 
 
-def cutting_of(pooling: PassagePooling) -> Cutting:
-    return Cutting(maximum_length=12, stride=3, passages=True, passage_pooling=pooling, maximum_passages=6)
+def cutting_of(pooling: PassagePooling) -> Truncation:
+    return Truncation(maximum_length=12, stride=3, passages=True, passage_pooling=pooling, maximum_passages=6)
 
 
 def texts_of_many_lengths() -> pa.Table:
@@ -68,7 +68,9 @@ def module_of(pooling: PassagePooling, vocabulary: Vocabulary, model: Model = SE
     return module
 
 
-def trained(config: Finetune, pooling: PassagePooling, module: SequenceTask, rows: Prepared, world: int = 1) -> Result:
+def trained(
+    config: Finetune, pooling: PassagePooling, module: SequenceTask, rows: Prepared, world: int = 1
+) -> TrialResult:
     return run_trial(
         config, TASK, cutting_of(pooling), module, rows, {"dev": rows}, seed=5, device=CPU, autocast=PLAIN, world=world
     )
@@ -126,7 +128,7 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) 
     module = module_of("attention", vocabulary, DROPS)
     if rank == 0:
         return trained(config, "attention", module, rows, world=2).curve
-    assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    assist_trial(config, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
     return []
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.config.cutting import Cutting, PassagePooling
+from pipeline.config.cutting import PassagePooling, Truncation
 from pipeline.config.data import VocabularySettings
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.export.tuned_card import tuned_files
@@ -46,7 +46,7 @@ def config_of(folder: Path, pooling: PassagePooling) -> Finetune:
     config = Finetune(
         checkpoint="c", train=write_texts(folder / "train.tsv", 160, 1), dev=write_texts(folder / "dev.tsv", 40, 2),
         random_weights=True, output=str(folder), recipe=Recipe(epochs=12, rows_per_step=16),
-        cutting=Cutting(maximum_length=12, stride=2, passages=True, passage_pooling=pooling),
+        cutting=Truncation(maximum_length=12, stride=2, passages=True, passage_pooling=pooling),
     )  # fmt: skip
     return replace(config, optimizer=replace(config.optimizer, learning_rate=1e-2)).for_model(MODEL)
 
@@ -92,7 +92,7 @@ def test_the_tuned_encoder_starts_another_training(tmp_path: Path, tiny_vocabula
 
 def test_the_pooling_is_part_of_a_trial_s_name_and_can_be_searched(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
     config, initial = config_of(tmp_path, "max"), initial_of(tiny_vocabulary)
-    searched = replace(config, search=Search(over=("cutting.passage_pooling=max,attention,logits",)))
+    searched = replace(config, search=GridSearch(over=("cutting.passage_pooling=max,attention,logits",)))
     tried = [with_setting(searched, setting) for setting in settings_of(searched)]
     assert [one.cutting.passage_pooling for one in tried] == ["max", "attention", "logits"]
     names = []
@@ -112,7 +112,7 @@ def test_cards_say_how_texts_are_read(tmp_path: Path, tiny_vocabulary: Vocabular
     trial = make_trial(config, problem, initial, 1, {}, "report")
     load_or_train(trial, problem, initial)
     about = open_tuned(f"{trial.folder}/model").about
-    plain = replace(about, cutting=Cutting(maximum_length=12, stride=2))
+    plain = replace(about, cutting=Truncation(maximum_length=12, stride=2))
     assert "texts are truncated to 12 tokens" in tuned_files(plain, MODEL)["README.md"]
     each = replace(about, cutting=replace(plain.cutting, passages=True))
     card = tuned_files(each, MODEL)["README.md"]

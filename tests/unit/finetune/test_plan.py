@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
@@ -113,7 +113,7 @@ def test_test_sets_are_answered_where_a_submission_can_be(tmp_path: Path) -> Non
 def test_a_few_steps_tell_of_steps_of_other_lengths(
     glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cutting = Cutting(maximum_length=32, stride=8)
+    cutting = Truncation(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
     lengths = np.diff(train.rows["ids"].combine_chunks().offsets)
     model = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.adapters import Freeze, LowRank
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
@@ -125,10 +125,10 @@ def test_own_values_are_learnt_standardised_and_published_tasks_as_published(
         TASKS["stsb"],
         read_split(TASKS["stsb"], str(glue), "train"),
         tiny_vocabulary,
-        Cutting(maximum_length=32, stride=8),
+        Truncation(maximum_length=32, stride=8),
     )
     problem = Problem(
-        task=TASKS["stsb"], cutting=Cutting(maximum_length=32, stride=8), train=train, splits={}, digest="d"
+        task=TASKS["stsb"], cutting=Truncation(maximum_length=32, stride=8), train=train, splits={}, digest="d"
     )
     initial = Initial(
         folder="f", fingerprint="e", model=Model(layers=1, width=8, heads=2, feed_forward=8), vocabulary=tiny_vocabulary
@@ -166,7 +166,7 @@ def test_only_glue_is_downloaded(tmp_path: Path) -> None:
 
 
 def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tiny_vocabulary: Vocabulary) -> None:
-    cutting = Cutting(maximum_length=32, stride=8)
+    cutting = Truncation(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
     problem = Problem(task=TASKS["stsb"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
@@ -190,7 +190,7 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
         name(config, seed=1), name(replace(config, recipe=Recipe(epochs=4))),
         name(replace(config, optimizer=replace(config.optimizer, learning_rate=1e-4))),
         name(replace(config, adapter=LowRank())), name(replace(config, random_weights=True)),
-        name(config, replace(problem, cutting=Cutting(maximum_length=16, stride=8))),
+        name(config, replace(problem, cutting=Truncation(maximum_length=16, stride=8))),
         name(config, replace(problem, digest="other")),
     ]  # fmt: skip
     others += [
@@ -210,7 +210,7 @@ def test_the_digest_is_of_ids_and_true_answers_of_all_splits(glue: Path, tiny_vo
         items = read_split(TASKS["stsb"], str(glue), split)
         if relabelled:
             items = items.set_column(3, items.schema.field("label"), pa.array(["1.5", *items["label"].to_pylist()[1:]]))
-        return sequences.prepare(TASKS["stsb"], items, tiny_vocabulary, Cutting(maximum_length=length, stride=4))
+        return sequences.prepare(TASKS["stsb"], items, tiny_vocabulary, Truncation(maximum_length=length, stride=4))
 
     train, dev = prepared("train"), prepared("dev")
     assert digest([train, dev]) == digest([prepared("train"), prepared("dev")])

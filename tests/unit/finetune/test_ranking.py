@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipeline.batch import TEACHER
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
 from pipeline.config.ranking import Loss, Ranking
@@ -41,7 +41,11 @@ def judged(glue: Path) -> str:
 
 
 def inputs_of(tiny_run: Path, glue: Path, loss: Loss, **settings) -> GridInputs:
-    usual = {"test": judged(glue), "cutting": Cutting(maximum_length=32), "recipe": Recipe(epochs=1, rows_per_step=8)}
+    usual = {
+        "test": judged(glue),
+        "cutting": Truncation(maximum_length=32),
+        "recipe": Recipe(epochs=1, rows_per_step=8),
+    }
     config = Finetune(
         checkpoint=folder_of(str(tiny_run), 3), train=judged(glue), kind="ranking", output=str(glue / "out"),
         ranking=Ranking(loss=loss), **usual | settings,
@@ -107,7 +111,7 @@ def test_a_teacher_s_margins_are_learnt(tiny_run: Path, glue: Path) -> None:
 def test_a_teacher_of_other_answers_is_refused(tiny_run: Path, glue: Path) -> None:
     config = Finetune(
         checkpoint=folder_of(str(tiny_run), 3), data=str(glue), task=("stsb-similarity",), output=str(glue / "out"),
-        cutting=Cutting(maximum_length=32), recipe=Recipe(epochs=1, rows_per_step=8),
+        cutting=Truncation(maximum_length=32), recipe=Recipe(epochs=1, rows_per_step=8),
     )  # fmt: skip
     inputs = read_inputs(config, QUIET)
     (problem,) = inputs.problems.values()
@@ -119,7 +123,7 @@ def test_a_teacher_of_other_answers_is_refused(tiny_run: Path, glue: Path) -> No
 
 
 def test_the_candidates_of_a_query_are_in_one_fold(tiny_run: Path, glue: Path) -> None:
-    inputs = inputs_of(tiny_run, glue, "softmax", test=None, search=Search(folds=3))
+    inputs = inputs_of(tiny_run, glue, "softmax", test=None, search=GridSearch(folds=3))
     items = next(iter(inputs.problems.values())).train.items
     numbers = fold_numbers(next(iter(inputs.problems.values())).task, items, 3)
     by_query: dict[str, set[int]] = {}

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import Similarity
@@ -17,7 +17,7 @@ from tests.conftest import tiny_preset
 
 
 def config(**search: object) -> Finetune:
-    return Finetune(checkpoint="c", task=("sst2",), data="d", search=Search(**search))
+    return Finetune(checkpoint="c", task=("sst2",), data="d", search=GridSearch(**search))
 
 
 def test_the_published_grids() -> None:
@@ -30,7 +30,7 @@ def test_the_published_grids() -> None:
     assert (
         len(found) == 20
         and {one["recipe.epochs"] for one in found} == {4}
-        and set(GRIDS) == set(Search.__dataclass_fields__["grid"].type.__args__)
+        and set(GRIDS) == set(GridSearch.__dataclass_fields__["grid"].type.__args__)
     )
 
 
@@ -205,7 +205,7 @@ def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width()
 def test_a_tried_loss_has_only_its_own_settings() -> None:
     base = Finetune(checkpoint="c", train="a.csv", kind="similarity", similarity=Similarity(loss="triplet"))
     over = ("similarity.temperature=0.1,0.2", "similarity.margin=1.0", "similarity.loss=contrastive,triplet")
-    assert settings_of(replace(base, search=Search(over=over))) == [
+    assert settings_of(replace(base, search=GridSearch(over=over))) == [
         {"similarity.loss": "contrastive", "similarity.temperature": 0.1},
         {"similarity.loss": "contrastive", "similarity.temperature": 0.2},
         {"similarity.loss": "triplet", "similarity.margin": 1.0},
@@ -213,4 +213,4 @@ def test_a_tried_loss_has_only_its_own_settings() -> None:
     with pytest.raises(
         ConfigError, match=r"^similarity.temperature \(0.1\) is for similarity.loss cosent and contrasti"
     ):
-        settings_of(replace(base, search=Search(over=over[:1])))
+        settings_of(replace(base, search=GridSearch(over=over[:1])))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Search, Similarity, Trials
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, GridSearch, Similarity, Trials
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
@@ -30,7 +30,7 @@ COSINE = Similarity(loss="cosine")
 def inputs_of(tiny_run: Path, glue: Path, task: str = "stsb-similarity", **settings) -> GridInputs:
     config = Finetune(
         checkpoint=folder_of(str(tiny_run), 3), data=str(glue), task=(task,), output=str(glue / "out"),
-        cutting=Cutting(maximum_length=32), **settings,
+        cutting=Truncation(maximum_length=32), **settings,
     )  # fmt: skip
     return read_inputs(config, lambda line: None)
 
@@ -83,7 +83,7 @@ def test_the_names_of_a_trial_and_of_a_grid_do_not_change(tiny_run: Path, glue: 
 def test_an_own_file_has_the_columns_of_sts_b(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
     config = Finetune(
         checkpoint=folder_of(str(tiny_run), 3), train=f"{glue}/STS-B/train.tsv", dev=f"{glue}/STS-B/dev.tsv",
-        kind="similarity", output=str(glue / "out"), cutting=Cutting(maximum_length=32),
+        kind="similarity", output=str(glue / "out"), cutting=Truncation(maximum_length=32),
         recipe=Recipe(metric="pearson"),  # quicker to resample than spearman
     )  # fmt: skip
     inputs = read_inputs(config, lambda line: None)
@@ -91,7 +91,7 @@ def test_an_own_file_has_the_columns_of_sts_b(tiny_run: Path, glue: Path, tmp_pa
     (problem,) = inputs.problems.values()
     assert problem.task.kind == "similarity" and problem.train.items["second"].null_count == 0
     # a comparison reads the file again with the settings as the user gave them
-    about = About(task=problem.task, cutting=problem.cutting, pooling="mean", tuned={}, lineage={})
+    about = About(task=problem.task, cutting=problem.cutting, pooling="mean", thresholds={}, lineage={})
     module, model = build(inputs.config, problem, inputs.initial, 0), str(tmp_path / "model")
     save_tuned(model, module, about, inputs.initial.model, inputs.initial.vocabulary)
     difference = row_difference([config, config], [model, model], problem.task.name)
@@ -105,7 +105,7 @@ def test_score_has_the_pooling_and_the_length_of_the_training(
     """With bottleneck adapters there are no files of sentence-transformers."""
     inputs = inputs_of(tiny_run, glue, similarity=Similarity(pooling="cls"), adapter=adapter)
     (problem,) = inputs.problems.values()
-    about = About(task=problem.task, cutting=Cutting(maximum_length=8), pooling="cls", tuned={}, lineage={})
+    about = About(task=problem.task, cutting=Truncation(maximum_length=8), pooling="cls", thresholds={}, lineage={})
     module, folder = build(inputs.config, problem, inputs.initial, 0), str(tmp_path / "model")
     files = tuned_files(about, inputs.initial.model, plain=isinstance(adapter, NoAdapter))
     save_tuned(folder, module, about, inputs.initial.model, inputs.initial.vocabulary, adapter, files)
@@ -117,7 +117,7 @@ def test_score_has_the_pooling_and_the_length_of_the_training(
 
 
 def test_settings_of_similarity_are_refused_for_other_kinds(tiny_run: Path, glue: Path) -> None:
-    for settings in ({"similarity": COSINE}, {"search": Search(over=("similarity.loss=cosine",))}):
+    for settings in ({"similarity": COSINE}, {"search": GridSearch(over=("similarity.loss=cosine",))}):
         with pytest.raises(
             ConfigError, match=r"^similarity.loss \(cosine\) is for kind similarity, but cola is of kind c"
         ):

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline.batch import TEACHER
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
@@ -58,7 +58,7 @@ def model_of(task: Task, vocabulary: Vocabulary) -> TunedModel:
     """A model of a task with random weights."""
     generator = torch.Generator().manual_seed(1)
     module = OBJECTIVES[task.kind](MODEL, vocabulary.size, len(task.labels), generator, "cls", None).eval()
-    about = About(task=task, cutting=Cutting(maximum_length=8, stride=2), pooling="cls", tuned={}, lineage={})
+    about = About(task=task, cutting=Truncation(maximum_length=8, stride=2), pooling="cls", thresholds={}, lineage={})
     return TunedModel(about=about, model=MODEL, vocabulary=vocabulary, module=module)
 
 
@@ -76,7 +76,7 @@ def problem_of(task: Task, vocabulary: Vocabulary) -> Problem:
     items = {"train": texts(ROWS), "dev": texts(ROWS)}
     if task.kind == "regression":
         items = {split: texts([(text, "1.5") for text, _ in ROWS]) for split in items}
-    return cut(task, Cutting(maximum_length=16, stride=4), items, initial_of(vocabulary))
+    return cut(task, Truncation(maximum_length=16, stride=4), items, initial_of(vocabulary))
 
 
 def config_of(teacher: str | None, **settings: Any) -> Finetune:
@@ -110,7 +110,7 @@ def test_other_kinds_and_number_labels(
     of_teacher = ("LABEL_0", "LABEL_1") if labels else ()
     location = saved(tmp_path / "m", replace(OWN, kind=kind, labels=of_teacher), tiny_vocabulary)
     task = replace(OWN, kind=kind, labels=labels)
-    problem = Problem(task=task, cutting=Cutting(), train=None, splits={}, digest="")  # ty: ignore[invalid-argument-type]
+    problem = Problem(task=task, cutting=Truncation(), train=None, splits={}, digest="")  # ty: ignore[invalid-argument-type]
     assert teacher_of(config_of(location), problem, load_teacher(location)).order == ((1, 0) if labels else (0,))
 
 
@@ -148,7 +148,7 @@ def test_other_kinds_and_number_labels(
 def test_a_teacher_of_something_else_is_refused(
     task: Task, teacher: Task, message: str, tiny_vocabulary: Vocabulary
 ) -> None:
-    problem = Problem(task=task, cutting=Cutting(), train=None, splits={}, digest="")  # ty: ignore[invalid-argument-type]
+    problem = Problem(task=task, cutting=Truncation(), train=None, splits={}, digest="")  # ty: ignore[invalid-argument-type]
     tuned = model_of(replace(teacher, kind="classification"), tiny_vocabulary)
     tuned = replace(tuned, about=replace(tuned.about, task=teacher, lineage={"digest": "d"}))
     with pytest.raises(ConfigError) as refused:
@@ -224,7 +224,7 @@ def test_the_card_names_the_teacher_without_a_path_of_this_machine(tiny_vocabula
 
 def test_passages_have_the_logits_of_their_text(tiny_vocabulary: Vocabulary) -> None:
     items = {"train": texts([(" ".join(["w1"] * 30), "no"), ("w3", "yes")]), "dev": texts(ROWS)}
-    cutting = Cutting(maximum_length=12, stride=2, passages=True)
+    cutting = Truncation(maximum_length=12, stride=2, passages=True)
     problem = cut(OWN, cutting, items, initial_of(tiny_vocabulary))
     tuned = model_of(OWN, tiny_vocabulary)
     tuned = replace(tuned, about=replace(tuned.about, lineage={"digest": "d"}))

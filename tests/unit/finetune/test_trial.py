@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pipeline.batch import TEACHER, Batch
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
-from pipeline.finetune.trial import Result, run_trial
+from pipeline.finetune.trial import TrialResult, run_trial
 from pipeline.finetune.trial_rows import batches, class_weights, label_mean_and_deviation, sample_rows, training_rows
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
@@ -30,7 +30,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
-CUTTING = Cutting(maximum_length=32, stride=8)
+CUTTING = Truncation(maximum_length=32, stride=8)
 SETTINGS = Model(
     layers=2,
     width=16,
@@ -297,7 +297,7 @@ def trained(
     rows: dict[str, Prepared],
     weight: float | None,
     unlabelled: pa.Table | None = None,
-) -> tuple[Result, dict[str, torch.Tensor]]:
+) -> tuple[TrialResult, dict[str, torch.Tensor]]:
     """A training and its weights; `weight` of the teacher, None: no teacher."""
     module = module_of(name, vocabulary)
     if weight is not None:

@@ -9,7 +9,7 @@ import torch
 from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
-from pipeline.finetune.trial import Result, run_trial
+from pipeline.finetune.trial import TrialResult, run_trial
 from pipeline.finetune.trial_state import TrialCheckpoints, delete_checkpoints, resume_step
 from pipeline.finetune.trials import RESULT, Trial, load_or_train
 from pipeline.objectives.sequences import SequenceTask
@@ -41,7 +41,7 @@ class Mortal(TrialCheckpoints):
 
 def trained(
     config: Finetune, name: str, glue: Path, vocabulary: Vocabulary, keeper: TrialCheckpoints | None
-) -> tuple[Result, dict[str, torch.Tensor], list[int]]:
+) -> tuple[TrialResult, dict[str, torch.Tensor], list[int]]:
     """Train, and return the result, the weights, and the epochs that were reported."""
     rows, told, pooling = prepared(name, glue, vocabulary), [], config.recipe.pooling
     outputs = 1 if name == "stsb" else 2

@@ -16,7 +16,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 from tests.ranks import Ranks
 from tests.unit.finetune.test_trial import (
     CPU,
@@ -58,7 +58,7 @@ def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, row
             Path(folder, f"{case}.json").write_text(json.dumps(written))
             torch.save(module.state_dict(), Path(folder, case))
         else:
-            compute = Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
+            compute = StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
             assist_trial(config, module, train, compute, unlabelled=unlabelled)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ def config_of(*unlabelled: str, train: str = "t.csv", **settings: object) -> Fin
 
 def problem_of(task: Task, *dev: str) -> Problem:
     split = Prepared(items=texts([(text, "no") for text in dev]), rows=None)  # ty: ignore[invalid-argument-type]
-    return Problem(task=task, cutting=Cutting(), train=split, splits={"dev": split}, digest="")
+    return Problem(task=task, cutting=Truncation(), train=split, splits={"dev": split}, digest="")
 
 
 def test_lines_and_columns_of_files_are_read_and_empty_rows_counted(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Search, Trials
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, GridSearch, Trials
 from pipeline.config.predict import Score
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
@@ -39,7 +39,7 @@ def matches(glue: Path) -> str:
 def config_of(tiny_run: Path, glue: Path, loss: str, **settings) -> Finetune:
     return Finetune(
         checkpoint=folder_of(str(tiny_run), 3), train=matches(glue), test=f"{glue}/STS-B/dev.tsv", kind="similarity",
-        output=str(glue / "out"), cutting=Cutting(maximum_length=32), recipe=Recipe(epochs=1, rows_per_step=8),
+        output=str(glue / "out"), cutting=Truncation(maximum_length=32), recipe=Recipe(epochs=1, rows_per_step=8),
         similarity=Similarity(loss=loss), **settings,
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_dimensions_that_do_not_fit_are_refused(tiny_run: Path, glue: Path) -> N
         long = Similarity(loss="contrastive", dimensions=(8, 64))
         read_inputs(replace(config, similarity=long), lambda line: None)
     with pytest.raises(ConfigError, match=r"^search.over \(similarity.dimensions=8\) must be NAME=VALUE"):
-        read_inputs(replace(config, search=Search(over=("similarity.dimensions=8",))), lambda line: None)
+        read_inputs(replace(config, search=GridSearch(over=("similarity.dimensions=8",))), lambda line: None)
     inputs = read_inputs(replace(config, similarity=replace(config.similarity, dimensions=(8,))), lambda line: None)
     assert (
         "warning: similarity.dimensions (8) leaves out the encoder's width (32): whole vectors are scored, but not "
@@ -171,7 +171,7 @@ def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) 
             "trials.workers (16) must be at most recipe.rows_per_step (8): each worker needs a row of every step",
         ),
         (
-            {"search": Search(over=("similarity.loss=contrastive,cosent",))},
+            {"search": GridSearch(over=("similarity.loss=contrastive,cosent",))},
             "search.over tries similarity.loss cosent, which is for pairs of texts with a score, but similarity.loss "
             "is contrastive, which is for texts, each with another text that matches it: set similarity.loss to one of "
             "the losses to try, which must be for the same rows",
@@ -192,7 +192,7 @@ def test_losses_that_need_negative_texts_are_refused_without_them(tiny_run: Path
     assert read_inputs(config, lambda line: None).problems["triplets"].task.metrics == ("match_accuracy",)
     for settings, message in (
         (
-            {"search": Search(over=("similarity.loss=contrastive,triplet",))},
+            {"search": GridSearch(over=("similarity.loss=contrastive,triplet",))},
             "similarity.loss (triplet) compares texts with negative texts, but triplets has none: name their column "
             "with --negative, or set similarity.loss contrastive",
         ),

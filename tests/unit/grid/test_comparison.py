@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Search
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import GridSearch
 from pipeline.config.predict import Compare
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
@@ -77,7 +77,7 @@ def test_encoders_that_were_trained_with_unequal_dropout_are_not_compared() -> N
         "A was fine-tuned with dropout 0 and 0 (hidden and attention), but B with 0.1 and 0.1, because an earlier "
         "version took the checkpoint's: add --recipe.dropout 0.1 to train both alike"
     )
-    require_equal_dropout(replace(config, search=Search(over=("recipe.dropout=0,0.1",))), [(0.0, 0.0), (0.1, 0.1)])
+    require_equal_dropout(replace(config, search=GridSearch(over=("recipe.dropout=0,0.1",))), [(0.0, 0.0), (0.1, 0.1)])
 
 
 def test_the_metric_that_selects_is_the_first_of_each_task() -> None:
@@ -113,6 +113,6 @@ def test_the_metric_of_any_rows() -> None:
     rows = pa.table([pa.array(list(columns[field.name]), field.type) for field in ENCODED], schema=ENCODED)
     task = Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
     prepared = Prepared(items=None, rows=rows)
-    problem = Problem(task=task, cutting=Cutting(), train=prepared, splits={"dev": prepared}, digest="")
+    problem = Problem(task=task, cutting=Truncation(), train=prepared, splits={"dev": prepared}, digest="")
     score = answer_scorer(problem, prepared, np.array([0, 1, 0, 0]))
     assert [score(np.array(places)) for places in ([0, 1, 2, 3], [2, 2], [0, 1, 2, 2])] == [0.75, 0.0, 0.5]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
@@ -30,7 +30,7 @@ from pipeline.train.initial import Initial
 def in_this_process(
     config: Finetune,
     asked: Sequence[Trial],
-    problems: Mapping[str, Mapping[Cutting, Problem]],
+    problems: Mapping[str, Mapping[Truncation, Problem]],
     initial: Initial,
     tell: Callable[..., None],
     *,
@@ -53,7 +53,7 @@ def test_folds_select_one_setting_and_are_one_row(
     config = Finetune(
         checkpoint="c", train=str(tmp_path / "my.csv"), output=str(tmp_path), seeds=2,
         random_weights=True, recipe=Recipe(epochs=1), placement=TrialPlacement(threads=1),
-        search=Search(folds=3, over=("optimizer.learning_rate=1e-4,1e-3",)),
+        search=GridSearch(folds=3, over=("optimizer.learning_rate=1e-4,1e-3",)),
     )  # fmt: skip
     initial = Initial(
         folder="f",

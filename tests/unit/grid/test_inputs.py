@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Freeze, Search, Trials
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, Freeze, GridSearch, Trials
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
@@ -20,7 +20,7 @@ FEW_LABELS = (
 
 
 def config(tiny_run: Path, glue: Path, output: Path, **settings) -> Finetune:
-    usual = {"task": ("cola",), "cutting": Cutting(maximum_length=32, stride=8)}
+    usual = {"task": ("cola",), "cutting": Truncation(maximum_length=32, stride=8)}
     return Finetune(checkpoint=folder_of(str(tiny_run), 3), data=str(glue), output=str(output), **usual | settings)
 
 
@@ -38,7 +38,7 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
             "recipe.rows_per_step (16): otherwise a worker gets no rows",
         ),
         (
-            {"trials": Trials(workers=9), "search": Search(over=("recipe.rows_per_step=16,8",))},
+            {"trials": Trials(workers=9), "search": GridSearch(over=("recipe.rows_per_step=16,8",))},
             "trials.workers (9) must be at most recipe.rows_per_step (8): each worker needs a row of every step",
         ),
         (
@@ -56,7 +56,7 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
             FEW_LABELS.format("the whole encoder is frozen"),
         ),
         (
-            {"recipe": FEW, "cutting": Cutting(maximum_length=32, passages=True)},
+            {"recipe": FEW, "cutting": Truncation(maximum_length=32, passages=True)},
             FEW_LABELS.format("cutting.passages is True"),
         ),
         (
@@ -118,7 +118,9 @@ def test_settings_that_contradict_a_crf_are_refused() -> None:
         "of a sentence: leave one of the two out"
     )
     with pytest.raises(ConfigError) as refused:
-        Finetune(checkpoint="c", task=("conll2003",), recipe=Recipe(crf=True), cutting=Cutting(label_all_pieces=True))
+        Finetune(
+            checkpoint="c", task=("conll2003",), recipe=Recipe(crf=True), cutting=Truncation(label_all_pieces=True)
+        )
     assert str(refused.value) == (
         "cutting.label_all_pieces (True) gives a word several tags, but recipe.crf (True) learns which tag follows "
         "which from one tag per word: leave one of the two out"
@@ -127,7 +129,7 @@ def test_settings_that_contradict_a_crf_are_refused() -> None:
 
 def test_a_tag_of_later_pieces_needs_labels_for_them() -> None:
     with pytest.raises(ConfigError) as refused:
-        Cutting(continuation="own")
+        Truncation(continuation="own")
     assert str(refused.value) == (
         "cutting.continuation (own) is the tag of later pieces, but cutting.label_all_pieces is False: add "
         "--cutting.label-all-pieces, or leave continuation out"

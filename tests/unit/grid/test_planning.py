@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Search
+from pipeline.config.cutting import Truncation
+from pipeline.config.finetune import Finetune, GridSearch
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
@@ -38,7 +38,7 @@ from pipeline.train.initial import Initial
 
 
 def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Grid:
-    cutting = Cutting(maximum_length=32, stride=8)
+    cutting = Truncation(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["cola"], read_split(TASKS["cola"], str(glue), "train"), vocabulary, cutting)
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     config = Finetune(
@@ -47,7 +47,7 @@ def grid_of(glue: Path, vocabulary: Vocabulary, share: Share, *over: str) -> Gri
         data="/d",
         output=str(glue / "o"),
         recipe=Recipe(epochs=3),
-        search=Search(over=over),
+        search=GridSearch(over=over),
     )
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=vocabulary)
     return Grid(
@@ -102,10 +102,10 @@ def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
     model = replace(grid.initial.model, maximum_positions=32)
     cuttings = in_cuttings(grid.problems["cola"], tried, replace(grid.initial, model=model), said.append)
     assert (
-        list(cuttings) == [Cutting(maximum_length=32), Cutting(maximum_length=8)]
-        and cuttings[Cutting(maximum_length=32)] is grid.problems["cola"]
+        list(cuttings) == [Truncation(maximum_length=32), Truncation(maximum_length=8)]
+        and cuttings[Truncation(maximum_length=32)] is grid.problems["cola"]
     )
-    assert {len(row) for row in cuttings[Cutting(maximum_length=8)].train.rows["ids"].to_pylist()} <= set(range(9))
+    assert {len(row) for row in cuttings[Truncation(maximum_length=8)].train.rows["ids"].to_pylist()} <= set(range(9))
     assert said == ["cola train, maximum length 8: 28 cut at 8 tokens (--cutting.passages reads the rest)"]
     trials = [
         trial_of(replace(grid, cuttings={"cola": cuttings}), "cola", 0, setting, "select") for setting in grid.settings
@@ -123,7 +123,7 @@ def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
     ):
         in_cuttings(
             grid.problems["cola"],
-            [Cutting(), Cutting(maximum_length=64)],
+            [Truncation(), Truncation(maximum_length=64)],
             replace(grid.initial, model=model),
             said.append,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
@@ -34,7 +34,7 @@ def ignore(line: str) -> None:
 def test_a_trial_is_named_by_the_nodes_whatever_the_driver_has(
     glue: Path, tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch, driver_has_gpu: bool
 ) -> None:
-    cutting = Cutting(maximum_length=32, stride=8)
+    cutting = Truncation(maximum_length=32, stride=8)
     train = sequences.prepare(TASKS["cola"], read_split(TASKS["cola"], str(glue), "train"), tiny_vocabulary, cutting)
     problem = Problem(task=TASKS["cola"], cutting=cutting, train=train, splits={}, digest=digest([train]))
     initial = Initial(folder="f", fingerprint="e", model=Model(width=WIDE), vocabulary=tiny_vocabulary)

@@ -21,7 +21,7 @@ from pipeline.model.adapters import (
     merge,
     plain_state,
 )
-from pipeline.model.attention import layout
+from pipeline.model.attention import layout_of
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_names, to_published
 from pipeline.objectives.sequences import SequenceTask
@@ -196,7 +196,7 @@ def test_a_bottleneck_follows_the_dropout_of_attention_and_of_feed_forward() -> 
         positions_T=torch.arange(5),
         maximum_length=5,
     )
-    layer.train()(hidden, layout(batch))
+    layer.train()(hidden, layout_of(batch))
     for added, value in ((seen[0], 2.0), (seen[2], 3.0)):
         torch.testing.assert_close(added, torch.tensor([value] + [0.0] * 15).expand(5, 16), atol=1e-5, rtol=0)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.batch import Batch
 from pipeline.model import attention as attention_module
-from pipeline.model.attention import attention, group_lengths, has_kernel, layout
+from pipeline.model.attention import attention, group_lengths, has_kernel, layout_of
 from pipeline.model.windows import band, windowed_attention
 
 
@@ -47,19 +47,19 @@ def one_by_one(qkv: torch.Tensor, lengths: list[int]) -> torch.Tensor:
 
 
 def test_layout_by_hand():
-    where = layout(flat_batch([2, 3, 1]))
-    assert where.offsets.tolist() == [0, 2, 5, 6]
-    assert where.maximum_length == 3 and where.order_T is None
-    (where,) = where.groups
-    assert (where.sequences, where.maximum_length) == (3, 3)
-    assert where.slots_T.tolist() == [0, 1, 3, 4, 5, 6]
-    assert where.key_mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]], [[[True, False, False]]]]
+    layout = layout_of(flat_batch([2, 3, 1]))
+    assert layout.offsets.tolist() == [0, 2, 5, 6]
+    assert layout.maximum_length == 3 and layout.order_T is None
+    (layout,) = layout.groups
+    assert (layout.sequences, layout.maximum_length) == (3, 3)
+    assert layout.slots_T.tolist() == [0, 1, 3, 4, 5, 6]
+    assert layout.key_mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]], [[[True, False, False]]]]
 
 
 def test_sequences_of_one_length_need_no_mask():
-    (where,) = layout(flat_batch([3, 3])).groups
-    assert where.key_mask is None
-    assert where.slots_T.tolist() == [0, 1, 2, 3, 4, 5]
+    (layout,) = layout_of(flat_batch([3, 3])).groups
+    assert layout.key_mask is None
+    assert layout.slots_T.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_groups_by_hand(monkeypatch):
@@ -70,12 +70,12 @@ def test_groups_by_hand(monkeypatch):
         monkeypatch.setattr(attention_module, "GROUP_COST", cost)
         assert group_lengths(lengths) == ends
     monkeypatch.setattr(attention_module, "GROUP_COST", 4)
-    where = layout(flat_batch(lengths.tolist()))
-    assert where.order_T.tolist() == [5, 6, 7, 13, 14, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12]
-    assert [group.slots_T.tolist() for group in where.groups] == [[0, 1, 2, 4, 5], list(range(10))]
+    layout = layout_of(flat_batch(lengths.tolist()))
+    assert layout.order_T.tolist() == [5, 6, 7, 13, 14, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12]
+    assert [group.slots_T.tolist() for group in layout.groups] == [[0, 1, 2, 4, 5], list(range(10))]
     assert (
-        where.groups[0].key_mask.squeeze().tolist() == [[True, True], [True, False], [True, True]]
-        and where.groups[1].key_mask is None
+        layout.groups[0].key_mask.squeeze().tolist() == [[True, True], [True, False], [True, True]]
+        and layout.groups[1].key_mask is None
     )
 
 
@@ -108,7 +108,7 @@ def test_groups_change_nothing(lengths, seed):
     for cost in (1, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(attention_module, "GROUP_COST", cost)
-            out = attention(qkv, layout(flat_batch(lengths)), 0.0)
+            out = attention(qkv, layout_of(flat_batch(lengths)), 0.0)
         found.append((out, *torch.autograd.grad((out * weights).sum(), qkv)))
     torch.testing.assert_close(*found, atol=1e-6, rtol=1e-5)
 
@@ -116,7 +116,7 @@ def test_groups_change_nothing(lengths, seed):
 def test_one_head_of_width_one_by_hand():
     # Two tokens with q = 1, k = 0 and ln 3, v = 4 and 8: weights 1/4 and 3/4. The neighbour of one token sees itself.
     qkv = torch.tensor([[1.0, 0.0, 4.0], [1.0, math.log(3), 8.0], [1.0, 50.0, 100.0]]).view(3, 3, 1, 1)
-    assert attention(qkv, layout(flat_batch([2, 1])), 0.0).flatten().tolist() == pytest.approx([7.0, 7.0, 100.0])
+    assert attention(qkv, layout_of(flat_batch([2, 1])), 0.0).flatten().tolist() == pytest.approx([7.0, 7.0, 100.0])
 
 
 @given(
@@ -128,22 +128,22 @@ def test_one_head_of_width_one_by_hand():
 def test_equals_the_formula(lengths, heads, width, seed):
     qkv = torch.randn(sum(lengths), 3, heads, width, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(
-        attention(qkv, layout(flat_batch(lengths)), 0.0), one_by_one(qkv, lengths), atol=1e-5, rtol=1e-4
+        attention(qkv, layout_of(flat_batch(lengths)), 0.0), one_by_one(qkv, lengths), atol=1e-5, rtol=1e-4
     )
 
 
 def test_gradients_are_those_of_finite_differences():
     qkv = torch.randn(6, 3, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    where = layout(flat_batch([2, 3, 1]))
-    assert torch.autograd.gradcheck(lambda x: attention(x, where, 0.0), (qkv,))
+    layout = layout_of(flat_batch([2, 3, 1]))
+    assert torch.autograd.gradcheck(lambda x: attention(x, layout, 0.0), (qkv,))
 
 
 def test_dropout_keeps_the_mean_of_what_is_gathered():
     qkv = torch.zeros(64, 3, 4, 16)
     qkv[:, 2] = 1.0
-    where = layout(flat_batch([64]))
+    layout = layout_of(flat_batch([64]))
     torch.manual_seed(0)
-    out = attention(qkv, where, 0.25)
+    out = attention(qkv, layout, 0.25)
     assert out.mean().item() == pytest.approx(1.0, abs=0.02)
     # Each output is the mean of 64 values that are 0 or 4/3.
     assert out[:, :, 0].std().item() == pytest.approx(math.sqrt(0.25 / 0.75 / 64), rel=0.25)
@@ -162,8 +162,8 @@ def test_the_cuda_kernel_equals_the_padded_path(dtype):
     if not has_kernel(ours, 0.0):
         pytest.skip("needs compute capability 8.0")
     expected = qkv.requires_grad_()
-    out = attention(ours, layout(flat_batch(lengths).to("cuda")), 0.0)
-    wanted = attention(expected, layout(flat_batch(lengths)), 0.0)
+    out = attention(ours, layout_of(flat_batch(lengths).to("cuda")), 0.0)
+    wanted = attention(expected, layout_of(flat_batch(lengths)), 0.0)
     torch.testing.assert_close(out.float().cpu(), wanted, atol=2e-2, rtol=2e-2)
     out.float().square().sum().backward()
     wanted.square().sum().backward()
@@ -174,8 +174,8 @@ def test_the_cuda_kernel_equals_the_padded_path(dtype):
 def test_float32_on_cuda_equals_the_cpu():
     qkv = torch.randn(12, 3, 2, 16, generator=torch.Generator().manual_seed(0))
     lengths = [5, 1, 6]
-    out = attention(qkv.cuda(), layout(flat_batch(lengths).to("cuda")), 0.0)
-    torch.testing.assert_close(out.cpu(), attention(qkv, layout(flat_batch(lengths)), 0.0), atol=1e-4, rtol=1e-4)
+    out = attention(qkv.cuda(), layout_of(flat_batch(lengths).to("cuda")), 0.0)
+    torch.testing.assert_close(out.cpu(), attention(qkv, layout_of(flat_batch(lengths)), 0.0), atol=1e-4, rtol=1e-4)
 
 
 LENGTHS = [5, 64, 1, 37]
@@ -189,9 +189,9 @@ def attend_on_cuda(mode: str, reach: int | None, heads: int, width: int) -> Atte
 
     The gradient is of the sum of all outputs' squares.
     """
-    where = layout(flat_batch(LENGTHS).to("cuda"), for_compiled=mode == "compiled")
-    where = where if reach is None else replace(where, band=band(where, sum(LENGTHS), reach))
-    function = partial(attention if reach is None else windowed_attention, where=where, dropout_probability=DROPPED)
+    layout = layout_of(flat_batch(LENGTHS).to("cuda"), for_compiled=mode == "compiled")
+    layout = layout if reach is None else replace(layout, band=band(layout, sum(LENGTHS), reach))
+    function = partial(attention if reach is None else windowed_attention, layout=layout, dropout_probability=DROPPED)
     function = torch.compile(function, fullgraph=True) if mode == "compiled" else function
     inputs = torch.zeros(sum(LENGTHS), 3, heads, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 

@@ -12,7 +12,7 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import ConfigError
 from pipeline.model import block_sparse
-from pipeline.model.attention import explicit_attention, layout
+from pipeline.model.attention import explicit_attention, layout_of
 from pipeline.model.block_sparse import block_layouts, block_sparse_attention, times_counted
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.random_blocks import random_blocks
@@ -41,8 +41,8 @@ def qkv_of(lengths: list[int], seed: int = 0) -> Tensor:
 
 def sparsely(qkv: Tensor, lengths: list[int], layer: int = 1, dropout: float = 0.0, model: Model = MODEL) -> Tensor:
     batch = flat_batch(lengths)
-    where = block_layouts([layout(batch)] * 2, batch, model)[layer]
-    return block_sparse_attention(qkv, where, dropout)
+    layout = block_layouts([layout_of(batch)] * 2, batch, model)[layer]
+    return block_sparse_attention(qkv, layout, dropout)
 
 
 def seen(row: int, blocks: int, head: int, layer: int) -> list[int]:
@@ -116,8 +116,8 @@ def encoder_of(model: Model) -> Encoder:
 
 def test_short_sequences_have_full_attention_and_no_blocks() -> None:
     batch = flat_batch([36, 3])
-    where = layout(batch)
-    assert block_layouts([where], batch, MODEL) == [where]
+    layout = layout_of(batch)
+    assert block_layouts([layout], batch, MODEL) == [layout]
     full = replace(MODEL, attention=Model().attention)
     with torch.no_grad():
         assert torch.equal(encoder_of(MODEL)(batch), encoder_of(full)(batch))
@@ -126,9 +126,9 @@ def test_short_sequences_have_full_attention_and_no_blocks() -> None:
 def test_sequences_of_one_length_are_read_without_the_offsets() -> None:
     """On a GPU, reading offsets would make the host wait."""
     batch = flat_batch([40, 40])
-    where = block_layouts([layout(batch)], replace(batch, offsets=batch.offsets.to("meta")), MODEL)[0]
-    assert where.blocks is not None
-    assert [group.real.shape for group in where.blocks.groups] == [(2, 10, 4)] and where.blocks.full is None
+    layout = block_layouts([layout_of(batch)], replace(batch, offsets=batch.offsets.to("meta")), MODEL)[0]
+    assert layout.blocks is not None
+    assert [group.real.shape for group in layout.blocks.groups] == [(2, 10, 4)] and layout.blocks.full is None
 
 
 def test_layers_attend_to_other_blocks() -> None:
@@ -138,9 +138,9 @@ def test_layers_attend_to_other_blocks() -> None:
 
 def test_a_block_in_the_window_and_global_counts_once() -> None:
     batch = flat_batch([90])
-    where = block_layouts([layout(batch)] * 2, batch, MODEL)[1]
-    assert where.blocks is not None
-    counts = times_counted(where.blocks.groups[0])
+    layout = block_layouts([layout_of(batch)] * 2, batch, MODEL)[1]
+    assert layout.blocks is not None
+    counts = times_counted(layout.blocks.groups[0])
     assert counts.shape == (2, 92, 92)
     for head in range(2):
         for row in range(23):
@@ -153,12 +153,12 @@ def test_attention_weights_give_the_layer_s_output() -> None:
     encoder, batch = encoder_of(MODEL), flat_batch([1_022])
     weights, states = attention_weights(encoder, batch), layer_states(encoder, batch)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 1_022))
-    layer, where = encoder.layers[1], encoder.layouts(batch)[1]
+    layer, layout = encoder.layers[1], encoder.layouts(batch)[1]
     with torch.no_grad():
-        v = layer.attention.projected(states[1], where)[:, 2]
+        v = layer.attention.projected(states[1], layout)[:, 2]
         gathered = torch.einsum("hqk,khd->qhd", weights[1], v)
         torch.testing.assert_close(
-            layer.attention.output(gathered.reshape(1_022, 8)), layer.attention(states[1], where), atol=1e-5, rtol=1e-5
+            layer.attention.output(gathered.reshape(1_022, 8)), layer.attention(states[1], layout), atol=1e-5, rtol=1e-5
         )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pipeline.model import attention as attention_module
-from pipeline.model.attention import layout
+from pipeline.model.attention import layout_of
 from pipeline.model.disentangled import Distances, disentangled_attention, shifted
 from tests.unit.model.test_attention import flat_batch
 
@@ -90,8 +90,8 @@ def test_formula_and_gradients_for_every_group(lengths, distances):
     for cost in (1, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(attention_module, "GROUP_COST", cost)
-            where = layout(flat_batch(lengths))
-        out = disentangled_attention(qkv, rows_of(table, distances, max(lengths)), distances, where, 0.0)
+            layout = layout_of(flat_batch(lengths))
+        out = disentangled_attention(qkv, rows_of(table, distances, max(lengths)), distances, layout, 0.0)
         found = (out, *torch.autograd.grad((out * weights).sum(), (qkv, table)))
         torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-4)
 
@@ -104,15 +104,15 @@ def test_narrow_numbers_stay_finite_and_near(dtype):
     qkv = torch.randn(40, 3, 2, 64, generator=random)
     qkv[:, :2] = 60 + 30 * torch.rand(40, 2, 2, 64, generator=random)
     table = torch.randn(16, 2, 2, 64, generator=random)
-    where = layout(flat_batch(lengths))
+    layout = layout_of(flat_batch(lengths))
     small = qkv.to(dtype).requires_grad_()
-    out = disentangled_attention(small, table.to(dtype), BUCKETS, where, 0.0)
+    out = disentangled_attention(small, table.to(dtype), BUCKETS, layout, 0.0)
     (gradient,) = torch.autograd.grad(out.float().sum(), small)
     assert out.dtype == dtype and out.isfinite().all() and gradient.isfinite().all()
     # A sequence of one token gets its own value; a mean of values is within their range.
     assert torch.equal(out[0], small[0, 2])
     assert out.abs().max() <= small[:, 2].abs().max()
     moderate = torch.cat([qkv[:, :2] / 40, qkv[:, 2:]], 1)
-    exact = disentangled_attention(moderate, table, BUCKETS, where, 0.0)
-    near = disentangled_attention(moderate.to(dtype), table.to(dtype), BUCKETS, where, 0.0)
+    exact = disentangled_attention(moderate, table, BUCKETS, layout, 0.0)
+    near = disentangled_attention(moderate.to(dtype), table.to(dtype), BUCKETS, layout, 0.0)
     assert (exact - near).abs().max() < (0.2 if dtype == torch.bfloat16 else 0.02)

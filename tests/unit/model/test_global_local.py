@@ -13,7 +13,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import GlobalLocalAttention, LearnedPositions
 from pipeline.errors import ConfigError
-from pipeline.model.attention import Layout, layout
+from pipeline.model.attention import Layout, layout_of
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.global_local import GlobalUse, global_attention, global_tokens, local_attention
 from pipeline.model.states import attention_weights, layer_states
@@ -48,8 +48,8 @@ def with_questions(questions: list[int], lengths: list[int]) -> Batch:
 
 
 def laid_out(batch: Batch, use: GlobalUse, reach: int) -> Layout:
-    where = layout(batch)
-    return replace(where, global_tokens=global_tokens(batch, where, use, reach))
+    layout = layout_of(batch)
+    return replace(layout, global_tokens=global_tokens(batch, layout, use, reach))
 
 
 def with_mask(local: Tensor, whole: Tensor, lengths: list[int], counts: list[int], reach: int) -> Tensor:
@@ -67,19 +67,19 @@ def with_mask(local: Tensor, whole: Tensor, lengths: list[int], counts: list[int
     return torch.cat(out)
 
 
-def ours(local: Tensor, whole: Tensor, where: Layout, dropout: float = 0.0) -> Tensor:
-    assert where.global_tokens is not None
-    is_global = where.global_tokens.is_global_T[:, None, None]
-    return torch.where(is_global, global_attention(whole, where, dropout), local_attention(local, where, dropout))
+def ours(local: Tensor, whole: Tensor, layout: Layout, dropout: float = 0.0) -> Tensor:
+    assert layout.global_tokens is not None
+    is_global = layout.global_tokens.is_global_T[:, None, None]
+    return torch.where(is_global, global_attention(whole, layout, dropout), local_attention(local, layout, dropout))
 
 
 def test_a_key_in_the_window_that_is_global_counts_once() -> None:
     # All scores are equal, so a token gets the mean of the values that it sees: the first, and one on each side.
     qkv = torch.zeros(7, 3, 1, 1)
     qkv[:, 2, 0, 0] = torch.tensor([1.0, 2.0, 6.0, 10.0, 4.0, 100.0, 300.0])
-    where = laid_out(flat_batch([5, 2]), "first", 1)
+    layout = laid_out(flat_batch([5, 2]), "first", 1)
     expected = [4.6, 3.0, 4.75, 5.25, 5.0, 200.0, 200.0]
-    assert ours(qkv, qkv, where).flatten().tolist() == pytest.approx(expected)
+    assert ours(qkv, qkv, layout).flatten().tolist() == pytest.approx(expected)
 
 
 @given(
@@ -93,18 +93,18 @@ def test_equals_the_formula_with_masks(rows: list[tuple[int, int]], reach: int, 
     counts = [1 if use == "first" else max(1, min(question, length - 1)) for length, question in rows]
     generator = torch.Generator().manual_seed(seed)
     local, whole = (torch.randn(sum(lengths), 3, 2, 4, generator=generator, dtype=torch.float64) for _ in range(2))
-    where = laid_out(with_questions(questions, lengths), use, reach)
-    torch.testing.assert_close(ours(local, whole, where), with_mask(local, whole, lengths, counts, reach))
+    layout = laid_out(with_questions(questions, lengths), use, reach)
+    torch.testing.assert_close(ours(local, whole, layout), with_mask(local, whole, lengths, counts, reach))
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 64, 100])  # below, at and above a reach of 3, a whole block, part of one
 @pytest.mark.parametrize(("use", "counts"), [("first", [1, 1, 1]), ("question", [2, 1, 2])])
 def test_gradients_are_those_of_the_masked_formula(length: int, use: GlobalUse, counts: list[int]) -> None:
     lengths = [length, 2, length]
-    where, total = laid_out(with_questions(counts, lengths), use, 3), sum(lengths)
+    layout, total = laid_out(with_questions(counts, lengths), use, 3), sum(lengths)
     drawn = torch.randn(3, total, 3, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found, wanted = ([part.clone().requires_grad_() for part in drawn[:2]] for _ in range(2))
-    (ours(*found, where) * drawn[2, :, 0]).sum().backward()
+    (ours(*found, layout) * drawn[2, :, 0]).sum().backward()
     (with_mask(*wanted, lengths, counts, 3) * drawn[2, :, 0]).sum().backward()
     for mine, theirs in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad)
@@ -132,17 +132,17 @@ def test_dropout_drops_weights_and_keeps_the_mean() -> None:
     qkv = torch.zeros(400, 3, 1, 1)
     qkv[:, 2] = 1.0
     torch.manual_seed(0)
-    where = laid_out(flat_batch([400]), "first", 8)
-    for dropped in (local_attention(qkv, where, 0.25)[1:], ours(qkv, qkv, where, 0.25)):
+    layout = laid_out(flat_batch([400]), "first", 8)
+    for dropped in (local_attention(qkv, layout, 0.25)[1:], ours(qkv, qkv, layout, 0.25)):
         assert dropped.std() > 0.05 and dropped.mean().item() == pytest.approx(1.0, abs=0.05)
-    assert not torch.equal(global_attention(qkv, where, 0.25)[0], global_attention(qkv, where, 0.25)[0])
+    assert not torch.equal(global_attention(qkv, layout, 0.25)[0], global_attention(qkv, layout, 0.25)[0])
 
 
 def test_half_precision_has_no_nan() -> None:
-    where = laid_out(with_questions([5, 3], [290, 10]), "question", 4)
+    layout = laid_out(with_questions([5, 3], [290, 10]), "question", 4)
     for dtype in (torch.bfloat16, torch.float16):
         qkv = (50 * torch.randn(300, 3, 2, 8, generator=torch.Generator().manual_seed(0))).to(dtype)
-        assert ours(qkv, qkv, where).isfinite().all()
+        assert ours(qkv, qkv, layout).isfinite().all()
 
 
 def made(use: GlobalUse) -> Encoder:

@@ -79,8 +79,8 @@ def test_pre_norm_adds_to_the_residual_sum_and_normalises_it_at_the_end() -> Non
     with torch.no_grad():
         hidden = encoder.embed(batch)
         for number, layer in enumerate(encoder.layers):
-            where = encoder.layouts(batch)[number]
-            hidden = hidden + layer.attention(hidden if number == 0 else layer.attention_norm(hidden), where)
+            layout = encoder.layouts(batch)[number]
+            hidden = hidden + layer.attention(hidden if number == 0 else layer.attention_norm(hidden), layout)
             hidden = hidden + layer.feed_forward(layer.feed_forward_norm(hidden))
         torch.testing.assert_close(encoder(batch), encoder.final_norm(hidden))
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model.attention import attention, layout
+from pipeline.model.attention import attention, layout_of
 from pipeline.model.windows import LEAST_BLOCK, band, windowed_attention
 from tests.unit.model.test_attention import flat_batch
 
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def locally(qkv: torch.Tensor, lengths: list[int], reach: int, dropout: float = 0.0) -> torch.Tensor:
-    where = layout(flat_batch(lengths))
-    where = replace(where, band=band(where, sum(lengths), reach))
-    return (attention if where.band is None else windowed_attention)(qkv, where, dropout)
+    layout = layout_of(flat_batch(lengths))
+    layout = replace(layout, band=band(layout, sum(lengths), reach))
+    return (attention if layout.band is None else windowed_attention)(qkv, layout, dropout)
 
 
 def with_mask(qkv: torch.Tensor, lengths: list[int], reach: int) -> torch.Tensor:
@@ -58,22 +58,22 @@ def test_gradients_are_those_of_the_masked_formula(length: int) -> None:
 
 
 def test_a_window_over_all_sequences_needs_no_blocks() -> None:
-    where = layout(flat_batch([8, 3]))
-    assert band(where, 11, 7) is None
-    assert band(where, 11, 6) is not None
+    layout = layout_of(flat_batch([8, 3]))
+    assert band(layout, 11, 7) is None
+    assert band(layout, 11, 6) is not None
 
 
 def test_the_mask_grows_with_the_tokens_and_not_with_their_square() -> None:
     sizes = {}
     for length in (1_000, 4_000):
-        made = band(layout(flat_batch([length])), length, 64)
+        made = band(layout_of(flat_batch([length])), length, 64)
         assert made is not None
         sizes[length] = made.mask.numel()
     assert sizes == {1_000: 16 * 64 * 192, 4_000: 63 * 64 * 192}
 
 
 def test_narrow_windows_get_blocks_of_a_useful_size() -> None:
-    made = band(layout(flat_batch([100])), 100, 2)
+    made = band(layout_of(flat_batch([100])), 100, 2)
     assert made is not None
     assert made.block == LEAST_BLOCK and made.mask.shape == (4, 1, 32, 96)
 

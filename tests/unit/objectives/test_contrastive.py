@@ -25,7 +25,7 @@ from pipeline.objectives.contrastive import (
 )
 from pipeline.text.schema import EXAMPLE
 from pipeline.train import step as training_step
-from pipeline.train.step import Compute, backward, seed_dropout
+from pipeline.train.step import StepContext, backward, seed_dropout
 from tests.unit.objectives.batches import VOCABULARY_SIZE
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.2)
@@ -218,7 +218,7 @@ def test_vectors_are_the_pooled_states(pooling: str) -> None:
 def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout(negatives: int) -> None:
     """Three slots of 4, 1 and 3 rows, with the dropout of each slot; with negatives, row i has i mod 3 of them."""
     slots = [(n, make_rows(rows, n + 1, negatives=negatives)) for n, rows in enumerate((4, 1, 3))]
-    module, compute = make_model(negatives=negatives), Compute(device=CPU, autocast=PLAIN, seed=5)
+    module, compute = make_model(negatives=negatives), StepContext(device=CPU, autocast=PLAIN, seed=5)
     sums = backward(module, slots, {"contrastive": 8}, compute, step=9)
     found = {name: parameter.grad for name, parameter in module.named_parameters()}
     module.zero_grad()
@@ -241,7 +241,7 @@ def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout(negatives
 
 def test_other_dropout_in_the_second_pass_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_step, "seed_dropout", lambda *_: None)  # each pass draws its own dropout
-    slots, compute = [(0, make_rows(4))], Compute(device=CPU, autocast=PLAIN, seed=5)
+    slots, compute = [(0, make_rows(4))], StepContext(device=CPU, autocast=PLAIN, seed=5)
     with pytest.raises(ConfigError, match=r"^the two passes .* different dropout on this device: set model"):
         backward(make_model(), slots, {"contrastive": 4}, compute, step=0)
     backward(make_model(), slots, {"contrastive": 4}, compute, step=1)  # only the first step is checked

@@ -20,7 +20,7 @@ from pipeline.objectives.distilled import DistilledTokens, flops_per_token, star
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute, backward
+from pipeline.train.step import StepContext, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -97,7 +97,7 @@ def test_the_teacher_gets_no_gradient_and_stays_in_evaluation_mode() -> None:
     names = {name for name, _ in student.named_parameters()}
     assert names == {name for name, _ in MaskedTokens(STUDENT, VOCABULARY_SIZE, pairs=False).named_parameters()}
     optimizer = build_optimizer(AdamW(), student)
-    compute = Compute(device=CPU, autocast=PLAIN, seed=0)
+    compute = StepContext(device=CPU, autocast=PLAIN, seed=0)
     backward(student, [(0, batch)], divisors(student.counts(batch), student.weights), compute, step=0)
     optimizer.step()
     assert all(parameter.grad is not None for parameter in student.parameters())
@@ -124,7 +124,7 @@ def test_losses_and_gradients_do_not_depend_on_workers_and_accumulation(dealt: l
     student = make_student()
     counts = {term: sum(student.counts(batch)[term] for batch in batches) for term in student.terms}
     assert counts == {"soft": whole.tokens, "mlm": sum(batch.masked for batch in batches), "cosine": whole.tokens}
-    compute = Compute(device=CPU, autocast=PLAIN, seed=0)
+    compute = StepContext(device=CPU, autocast=PLAIN, seed=0)
     sums: dict[str, float] = dict.fromkeys(student.terms, 0.0)
     for slots in dealt:  # the gradients of the ranks add up, as in an all-reduce
         found = backward(

@@ -19,7 +19,7 @@ from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State
-from pipeline.train.step import Compute, backward
+from pipeline.train.step import StepContext, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -45,7 +45,7 @@ def trained(steps: int = 3) -> tuple[ReplacedTokens, torch.optim.Optimizer]:
 
 def one_step(module: ReplacedTokens, optimizer: torch.optim.Optimizer, step: int) -> dict[str, float]:
     batch = make_batch([6, 9, 12], seed=step)
-    compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+    compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
     optimizer.zero_grad()
     sums = backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=step)
     optimizer.step()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
@@ -18,7 +18,7 @@ from pipeline.tasks import matching
 from pipeline.tasks.schema import MATCHES
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 
 SETTINGS = Model(
     layers=2, width=32, heads=2, feed_forward=64, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0
@@ -32,7 +32,7 @@ def rows() -> pa.Table:
     names = ("first", "second", "negatives")
     items = pa.Table.from_pylist([{"id": "1", "label": None} | dict(zip(names, row)) for row in ROWS], schema=MATCHES)
     task = Task(name="s", kind="matching", metrics=("match_accuracy",))
-    return matching.prepare(task, items, VOCABULARY, Cutting(maximum_length=8)).rows
+    return matching.prepare(task, items, VOCABULARY, Truncation(maximum_length=8)).rows
 
 
 def module_of(settings: Similarity) -> MatchingTask:
@@ -43,7 +43,7 @@ def module_of(settings: Similarity) -> MatchingTask:
 
 def step(module: MatchingTask, parts: list[pa.Table], rate: float = 1e-3) -> tuple[float, float]:
     """The loss and the count of a step with these slots."""
-    compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+    compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
     slots = [(number, collate_labelled(part.combine_chunks())) for number, part in enumerate(parts)]
     optimizer = build_optimizer(TaskAdamW(learning_rate=rate), module)
     loss, count = train_on_slots(slots, module, optimizer, compute, step=0, rate=rate, clip_norm=1.0)

@@ -19,7 +19,7 @@ from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.train.meter import training_metrics
-from pipeline.train.step import Compute, backward
+from pipeline.train.step import StepContext, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -103,7 +103,7 @@ def test_gradients_are_those_of_the_weighted_sum_of_means() -> None:
     batch, module, plain = make_batch([6, 9, 12]), make_model(settings=settings), make_model(settings=settings)
     seen: list[Batch] = []
     module.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    compute = Compute(device=CPU, autocast=PLAIN, seed=0)
+    compute = StepContext(device=CPU, autocast=PLAIN, seed=0)
     sums = backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=0)
     # Both losses as the paper writes them, on the samples of that step.
     states_M = plain.generator.encoder(batch)[batch.masked_positions_M]

@@ -13,7 +13,7 @@ from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.similarity import SimilarityTask, cosent, cosines, squared_error
 from pipeline.objectives.vectors import mean_over_lengths
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute
+from pipeline.train.step import StepContext
 
 SETTINGS = Model(
     layers=2, width=32, heads=2, feed_forward=64, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0
@@ -96,7 +96,7 @@ def test_slots_of_a_step_add_up_to_the_step_for_the_squared_error() -> None:
     for parts in (whole, [batch_of(LENGTHS[:2], 0, labels[:1]), batch_of(LENGTHS[2:], 2, labels[1:])]):
         module = module_of(settings=Similarity(loss="cosine")).train()
         optimizer = build_optimizer(TaskAdamW(learning_rate=1e-3), module)
-        compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+        compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
         loss, count = train_on_slots(
             list(enumerate(parts)), module, optimizer, compute, step=0, rate=1e-3, clip_norm=1.0
         )
@@ -109,7 +109,7 @@ def test_slots_of_a_step_add_up_to_the_step_for_the_squared_error() -> None:
 def test_training_brings_cosines_into_the_order_of_the_scores() -> None:
     module, batch = module_of(), batch_of(labels=torch.tensor([0.0, 5.0, 2.0]))
     optimizer = build_optimizer(TaskAdamW(learning_rate=1e-2), module.train())
-    compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+    compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
     for step in range(10):
         train_on_slots([(0, batch)], module, optimizer, compute, step=step, rate=1e-2, clip_norm=1.0)
     with torch.no_grad():

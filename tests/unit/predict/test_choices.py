@@ -8,7 +8,7 @@ import torch
 
 from jobs.score import main as score
 from pipeline import api
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
@@ -32,7 +32,7 @@ from tests.parity.families import DEBERTA
 from tests.unit.tasks.test_choices import swag
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
-CUTTING = Cutting(maximum_length=16, stride=4)
+CUTTING = Truncation(maximum_length=16, stride=4)
 TABLE = pa.table(
     {
         "text": ["kar lost", "", "mir nel", "kar lost"],
@@ -45,7 +45,7 @@ NAMES = ("one", "two")
 
 
 def about(name: str = "own") -> About:
-    return About(task=choice_task(name), cutting=CUTTING, pooling="cls", tuned={}, lineage={})
+    return About(task=choice_task(name), cutting=CUTTING, pooling="cls", thresholds={}, lineage={})
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_servers_and_registries_refuse_the_kind(folder: str, tiny_run: Path, tmp
     ):
         config = Finetune(
             checkpoint=folder_of(str(tiny_run), 3), data=str(tmp_path), task=("swag",), output=str(tmp_path / "out"),
-            cutting=Cutting(maximum_length=32, stride=8), **settings,
+            cutting=Truncation(maximum_length=32, stride=8), **settings,
         )  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             read_inputs(config, print)

@@ -24,7 +24,7 @@ from pipeline.predict.distributed import (
     resources_line,
     threads,
 )
-from pipeline.predict.inputs import InputFile, inputs_of, list_inputs, rows_of
+from pipeline.predict.inputs import RowFile, inputs_of, list_inputs, rows_of
 from pipeline.workflows.predict import predict
 
 
@@ -115,9 +115,9 @@ def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use
 
 
 def test_a_small_input_asks_for_no_more_processes_than_it_has_parts(tmp_path: Path) -> None:
-    def file(name: str, text: str) -> InputFile:
+    def file(name: str, text: str) -> RowFile:
         (tmp_path / name).write_text(text)
-        return InputFile(location=str(tmp_path / name), bytes=len(text), stamp="", form="table")
+        return RowFile(location=str(tmp_path / name), bytes=len(text), stamp="", form="table")
 
     seven, one, empty = (file(f"{rows}.jsonl", '{"text": "a"}\n' * rows) for rows in (7, 1, 0))
     assert [most_parts([seven], rows) for rows in (7, 6, 3)] == [1, 2, 3]
@@ -144,7 +144,7 @@ def test_threads_are_those_asked_for() -> None:
 def test_questions_leave_their_contexts_behind_and_tables_nothing() -> None:
     table = pa.table({"id": ["a"], "question": ["b"], "context": ["c"], "words": [["d"]]})
     forms = {
-        form: output_columns(table, InputFile(location="a", form=form, bytes=1, stamp="")).column_names
+        form: output_columns(table, RowFile(location="a", form=form, bytes=1, stamp="")).column_names
         for form in ("table", "squad", "words")
     }
     assert forms == {
@@ -155,12 +155,12 @@ def test_questions_leave_their_contexts_behind_and_tables_nothing() -> None:
 
 
 def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -> None:
-    file = InputFile(location="/a.csv", form="table", bytes=1_234, stamp="1")
+    file = RowFile(location="/a.csv", form="table", bytes=1_234, stamp="1")
     first = about(config(), [file], "abc")
     assert first["input"].startswith("/a.csv (1 files, 1,234 bytes, ") and first["model"] == "/m (abc)"
     assert first["settings"] == "text None, pair None, top 5, rows_per_part 2000"
     assert (
-        about(config(), [InputFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"]
+        about(config(), [RowFile(location="/a.csv", form="table", bytes=1_234, stamp="2")], "abc")["input"]
         != first["input"]
     )
     assert about(config(placement=ModelPlacement(threads=2), actors=2), [file], "abc") == first
@@ -178,7 +178,7 @@ def test_several_precisions_are_told_with_their_rows() -> None:
 def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb\nc\n")
     (tmp_path / "b.txt").write_bytes(b"a\n\xff\n")
-    files = [InputFile(location=f"{tmp_path}/{name}.txt", form="text", bytes=1, stamp="") for name in "ab"]
+    files = [RowFile(location=f"{tmp_path}/{name}.txt", form="text", bytes=1, stamp="") for name in "ab"]
     found = pa.concat_tables(Reader(files, {(0, 0)}, 1, 9)(pa.table({"file": [0]}))).to_pylist()
     assert [(row["file"], row["part"], row["rows"], row["parts"]) for row in found] == [
         (0, 1, 1, 0),

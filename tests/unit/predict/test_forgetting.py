@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from jobs.score import main
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
@@ -68,8 +68,8 @@ def fine_tuned(run: Path, adapter: Adapter, change: float, kind: Kind = "classif
 
 def publish(folder: Path, module: TaskObjective, vocabulary: Vocabulary, adapter: Adapter, kind: Kind) -> str:
     task = Task(name="made-up", kind=kind, labels=("O", "B-X"), metrics=("f1",))
-    cutting, lineage = Cutting(maximum_length=16, stride=4), {"scores": {"dev": {"f1": 0.25}}}
-    about = About(task=task, cutting=cutting, pooling="cls", tuned={}, lineage=lineage)
+    cutting, lineage = Truncation(maximum_length=16, stride=4), {"scores": {"dev": {"f1": 0.25}}}
+    about = About(task=task, cutting=cutting, pooling="cls", thresholds={}, lineage=lineage)
     save_tuned(str(folder), module, about, module.encoder.settings, vocabulary, adapter)
     return str(folder)
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.inputs import InputFile, as_column, cut_by_characters, form_of, list_inputs, parts_of, rechunked
+from pipeline.predict.inputs import RowFile, as_column, cut_by_characters, form_of, list_inputs, parts_of, rechunked
 
 SQUAD = {"data": [{"paragraphs": [{"context": "London is big.", "qas": [{"id": "q1", "question": "What is big?"}]}]}]}
 
 
-def file(path: Path, form: str = "table") -> InputFile:
-    return InputFile(location=str(path), form=form, bytes=1, stamp="1")
+def file(path: Path, form: str = "table") -> RowFile:
+    return RowFile(location=str(path), form=form, bytes=1, stamp="1")
 
 
 def rows(path: Path, form: str = "table", size: int = 2) -> list[list[dict]]:

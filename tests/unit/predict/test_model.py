@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
@@ -70,9 +70,9 @@ def make(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Make:
         )
         said = About(
             task=task,
-            cutting=Cutting(maximum_length=16, stride=4, question_length=4),
+            cutting=Truncation(maximum_length=16, stride=4, question_length=4),
             pooling="cls",
-            tuned={},
+            thresholds={},
             lineage={},
         )
         save_tuned(str(tmp_path / kind), module, said, MODEL, tiny_vocabulary)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jobs.score import main
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError
@@ -53,7 +53,7 @@ def constant(folder: Path, kind: Kind, vocabulary: Vocabulary, answer: int) -> s
     save_tuned(
         str(folder),
         module,
-        About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={}),
+        About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={}),
         model,
         vocabulary,
     )

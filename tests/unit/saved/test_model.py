@@ -10,7 +10,7 @@ import torch
 from fsspec.registry import _registry
 from safetensors.torch import load_file, save_file
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
@@ -22,7 +22,7 @@ from pipeline.optim.build import build_optimizer
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, open_saved
-from pipeline.saved.recipe import Recipe
+from pipeline.saved.recipe import VectorRecipe
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
@@ -78,13 +78,13 @@ def test_a_checkpoint_of_a_run(tiny_run: Path, tiny_config: Pretrain) -> None:
     assert saved.origin.settings.sampling == tiny_config.sampling
     assert type(saved.origin.settings.objective) is type(tiny_config.objective)
     assert storage.exists(storage.join(saved.origin.corpus, storage.MANIFEST))
-    assert saved.recipe == Recipe(maximum_length=32), "its rows have 32 tokens"
+    assert saved.recipe == VectorRecipe(maximum_length=32), "its rows have 32 tokens"
 
 
 def test_a_fine_tuned_model_has_its_record(tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     task, model = Task(name="a", kind="classification", labels=("no", "yes"), metrics=("accuracy",)), tiny_config.model
     module = OBJECTIVES[task.kind](model, tiny_vocabulary.size, 2, torch.Generator().manual_seed(1), "cls", None)
-    about = About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
+    about = About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={})
     save_tuned(str(tmp_path / "m"), module, about, model, tiny_vocabulary)
     saved = open_saved(str(tmp_path / "m"))
     assert saved.has_record and saved.record["task"]["labels"] == ["no", "yes"]
@@ -112,7 +112,7 @@ def test_a_model_with_files_of_a_pooling_may_have_its_encoder_in_a_subfolder(
     for name, content in sentence_files(32, 24, "cls", prompts={"query": "q: "}).items():
         storage.write_bytes(str(folder / name), content.encode())
     saved = open_saved(str(folder))
-    assert saved.recipe == Recipe(pooling="cls", maximum_length=24, prompts={"query": "q: "})
+    assert saved.recipe == VectorRecipe(pooling="cls", maximum_length=24, prompts={"query": "q: "})
     digest, steps = saved.digest(), json.loads((folder / "modules.json").read_text())
     (tmp_path / "outer").mkdir()
     folder.rename(tmp_path / "outer" / "0_Transformer")

@@ -12,7 +12,7 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.sentence_files import sentence_files
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
-from pipeline.saved.recipe import Recipe, read_recipe
+from pipeline.saved.recipe import VectorRecipe, read_recipe
 
 OLD, NEW = "sentence_transformers.models.", "sentence_transformers.base.modules.x."
 FLAGS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False}
@@ -40,7 +40,7 @@ def test_a_folder_before_version_5_4(tmp_path: Path) -> None:
             "tokenizer_config.json": {"model_max_length": 512},
         },
     )
-    assert read_recipe(location) == Recipe(pooling="cls", normalized=False, maximum_length=256)
+    assert read_recipe(location) == VectorRecipe(pooling="cls", normalized=False, maximum_length=256)
 
 
 def test_a_folder_since_version_5_4(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_folder_since_version_5_4(tmp_path: Path) -> None:
         },
     )
     found = read_recipe(location)
-    assert found == Recipe(
+    assert found == VectorRecipe(
         pooling="max", normalized=True, prompts={"query": "q: ", "passage": "p: "}, default_prompt="p: ",
         maximum_length=128, similarity="dot",
     )  # fmt: skip
@@ -101,22 +101,22 @@ def test_a_projection_is_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_these_files_has_the_mean_of_length_1(tmp_path: Path) -> None:
-    assert read_recipe(str(tmp_path)) == Recipe(pooling="mean", normalized=True, maximum_length=None)
-    assert Recipe().prompt(None) == Recipe().prompt(None, OF_QUERIES) == ""
+    assert read_recipe(str(tmp_path)) == VectorRecipe(pooling="mean", normalized=True, maximum_length=None)
+    assert VectorRecipe().prompt(None) == VectorRecipe().prompt(None, OF_QUERIES) == ""
 
 
 def test_the_files_that_we_write_are_read(tmp_path: Path) -> None:
-    assert read_recipe(write(tmp_path, sentence_files(8, 64))) == Recipe(maximum_length=64)
+    assert read_recipe(write(tmp_path, sentence_files(8, 64))) == VectorRecipe(maximum_length=64)
 
 
 def test_a_run_is_read_to_the_length_that_it_was_trained_on(tiny_run: Path, tmp_path: Path) -> None:
     recorded = json.loads((tiny_run / "run.json").read_text())
     recorded["identity"] |= {"sampling.maximum_length": 16}
     (tmp_path / "run.json").write_text(json.dumps(recorded))
-    assert read_recipe(folder_of(str(tmp_path), 3)) == Recipe(maximum_length=16)
+    assert read_recipe(folder_of(str(tmp_path), 3)) == VectorRecipe(maximum_length=16)
     recorded["identity"] |= {"sampling.exported_length": 24}
     (tmp_path / "run.json").write_text(json.dumps(recorded))
-    assert read_recipe(folder_of(str(tmp_path), 3)) == Recipe(maximum_length=24)
+    assert read_recipe(folder_of(str(tmp_path), 3)) == VectorRecipe(maximum_length=24)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.finetune import Truncation
 from pipeline.config.model import Model
 from pipeline.config.serve import Serve
 from pipeline.fine_tuned.tuned import About, save_tuned
@@ -18,7 +18,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "multilabel": ("red", "green"),
     "tags": ("O", "B-PER", "I-PER"),
 }
-CUTTING = Cutting(maximum_length=16, stride=4, question_length=4)
+CUTTING = Truncation(maximum_length=16, stride=4, question_length=4)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def tuned(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory)
         module = OBJECTIVES[kind](
             model, tiny_vocabulary.size, len(labels + intents), torch.Generator().manual_seed(5), "cls", None
         ).eval()
-        about = About(task=task, cutting=CUTTING, pooling="cls", tuned={}, lineage={})
+        about = About(task=task, cutting=CUTTING, pooling="cls", thresholds={}, lineage={})
         folder = tmp_path_factory.mktemp("tuned") / "model"
         save_tuned(str(folder), module, about, model, tiny_vocabulary)
         return Serve(checkpoint=str(folder))

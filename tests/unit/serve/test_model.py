@@ -17,7 +17,7 @@ from pipeline.config.serve import Limits, Serve
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.serve import deployments
 from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described
-from pipeline.serve.uses import Description, Inputs, Use
+from pipeline.serve.uses import Inputs, ServedDescription, Use
 from pipeline.text.training import train_vocabulary
 
 
@@ -71,7 +71,7 @@ def test_a_replica_loads_the_described_checkpoint_and_refuses_changed_files(tiny
 def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
 
-    def noted(described: Description, config: Serve) -> ServedModel:
+    def noted(described: ServedDescription, config: Serve) -> ServedModel:
         threads.append(threading.current_thread())
         return load_described(described, config)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Serve
@@ -54,7 +54,11 @@ def test_fine_tuned_models_answer_as_in_torch(
     task = Task(name="made-up", kind=kind, labels=labels, metrics=("f1",), paired=kind == "ranking")
     module = OBJECTIVES[kind](MODEL, tiny_vocabulary.size, len(labels), torch.Generator().manual_seed(5), "cls", None)
     about = About(
-        task=task, cutting=Cutting(maximum_length=16, stride=4, question_length=4), pooling="cls", tuned={}, lineage={}
+        task=task,
+        cutting=Truncation(maximum_length=16, stride=4, question_length=4),
+        pooling="cls",
+        thresholds={},
+        lineage={},
     )
     save_tuned(folder := str(tmp_path / kind), module, about, MODEL, tiny_vocabulary)
     rows = list(zip(TEXTS, TEXTS[1:])) if kind in ("ranking", "spans") else TEXTS
@@ -71,7 +75,7 @@ def test_a_crf_answers_with_the_best_sequence_as_in_torch(tiny_vocabulary: Vocab
     """The best tag of each word alone would be another answer."""
     task = Task(name="made-up", kind="tags", labels=("O", "B-PER", "I-PER"), metrics=("f1",))
     module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(5), "cls", None).eval()
-    about = About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
+    about = About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={})
     save_tuned(plain := str(tmp_path / "plain"), module, about, MODEL, tiny_vocabulary)
     add_chain(module, task)
     with torch.no_grad():

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.predict.inputs import InputFile, form_of, parts_of
+from pipeline.predict.inputs import RowFile, form_of, parts_of
 from pipeline.tables.content import content_of
 from pipeline.tables.readers import rows_in, separator_of
 from pipeline.tasks.recognise import kind_of
@@ -35,7 +35,7 @@ def trained_on(path: Path) -> list[tuple[str, ...]]:
 
 
 def answered(path: Path) -> list[tuple[str, ...]]:
-    file = InputFile(location=str(path), form=form_of(str(path), "auto", False), bytes=1, stamp="1")
+    file = RowFile(location=str(path), form=form_of(str(path), "auto", False), bytes=1, stamp="1")
     return [tuple(str(row[name]) for name in COLUMNS) for part in parts_of(file, 9) for row in part.to_pylist()]
 
 

@@ -11,7 +11,7 @@ from pipeline.errors import DataError
 from pipeline.tasks.answers import Answer, Span, answer_of_logits, best_threshold
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.squad import Question
-from pipeline.tasks.windows import Window
+from pipeline.tasks.windows import QuestionWindow
 
 CONTEXT = "red dogs, blue cats"  # tokens: red dogs , blue cats
 STARTS, ENDS = np.array([0, 4, 8, 10, 15], np.int32), np.array([3, 8, 9, 14, 19], np.int32)
@@ -19,10 +19,10 @@ STARTS, ENDS = np.array([0, 4, 8, 10, 15], np.int32), np.array([3, 8, 9, 14, 19]
 
 def window(
     start: int = 0, end: int = 5, most: list[bool] | None = None, starts: np.ndarray = STARTS, ends: np.ndarray = ENDS
-) -> Window:
+) -> QuestionWindow:
     """[CLS] question [SEP], of three tokens, and these tokens of the context, and [SEP]."""
     flags = np.array([True] * (end - start) if most is None else most, bool)
-    return Window(
+    return QuestionWindow(
         ids=np.zeros(end - start + 4, np.int32),
         first_length=3,
         starts=starts[start:end],

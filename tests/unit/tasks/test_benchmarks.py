@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.finetune import Truncation
 from pipeline.errors import DataError
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.held_out import is_held_out
@@ -56,7 +56,7 @@ def write(folder: Path, file: str, content: str) -> Path:
 
 def scored(name: str, items: object, logits: list) -> dict[str, float]:
     """Metrics of logits, one row per text."""
-    task, handlers, cutting = TASKS[name], KINDS[TASKS[name].kind], Cutting(maximum_length=16, stride=4)
+    task, handlers, cutting = TASKS[name], KINDS[TASKS[name].kind], Truncation(maximum_length=16, stride=4)
     prepared = handlers.prepare(task, items, VOCABULARY, cutting)
     answers = handlers.answers(task, prepared, [np.array(row, np.float32) for row in logits], cutting)
     return handlers.score(task, prepared, answers, {})

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import batch
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, texts_of
@@ -26,7 +26,7 @@ from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
 SWAG = TASKS["swag"]
-CUTTING = Cutting(maximum_length=12, stride=4)
+CUTTING = Truncation(maximum_length=12, stride=4)
 VOCABULARY = Vocabulary(tokens=(*SPECIALS, *"abcdefghijklmnopqrstuvwxyz"), lowercase=True)
 COLUMNS = (
     "",
@@ -152,7 +152,7 @@ def test_each_pair_is_cut_on_its_own_and_keeps_its_segments() -> None:
     with pytest.raises(
         ConfigError, match=r"^cutting.passages \(True\) would give a choice several scores: leave cutting"
     ):
-        choices.prepare(SWAG, items, VOCABULARY, Cutting(maximum_length=12, stride=4, passages=True))
+        choices.prepare(SWAG, items, VOCABULARY, Truncation(maximum_length=12, stride=4, passages=True))
 
 
 def test_accuracy_by_hand(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.predict.model_score import detail_lines
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
@@ -35,7 +35,7 @@ def test_classes_have_a_confusion_matrix_by_hand() -> None:
         Task(name="t", kind="classification", labels=("no", "yes"), metrics=("accuracy",)),
         KINDS["classification"],
     )
-    found = way.details(task, split(TRUE), way.answers(task, split(TRUE), logits, Cutting()), {})
+    found = way.details(task, split(TRUE), way.answers(task, split(TRUE), logits, Truncation()), {})
     assert found["confusion"] == [[1, 2], [0, 2]] and found["labels"] == ["no", "yes"]
     assert found["per_class"]["no"] == {
         "precision": 1.0,
@@ -71,7 +71,7 @@ def test_labels_have_figures_of_their_own_by_hand() -> None:
     found = way.details(
         task,
         prepared,
-        way.answers(task, prepared, [np.array(one, np.float32) for one in ([3, -3], [3, -3], [-3, -3])], Cutting()),
+        way.answers(task, prepared, [np.array(one, np.float32) for one in ([3, -3], [3, -3], [-3, -3])], Truncation()),
         {},
     )
     assert found == {

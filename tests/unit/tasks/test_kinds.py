@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
@@ -33,7 +33,7 @@ VOCABULARY = Vocabulary(
     ),
     lowercase=True,
 )
-CUTTING = Cutting(maximum_length=16, stride=3, question_length=4)
+CUTTING = Truncation(maximum_length=16, stride=3, question_length=4)
 CONTEXT = "red green blue red green blue red green blue red x green blue red green blue"
 QUESTIONS = [
     Question(id="1", question="red", context=CONTEXT, answers=(("x", CONTEXT.index("x")),)),
@@ -173,7 +173,7 @@ def test_passages_are_trained_each_and_answered_together() -> None:
     cut = KINDS["classification"].prepare(task, items, VOCABULARY, CUTTING)
     assert cut.rows.num_rows == 9 and cut.notes == ("2 cut at 16 tokens (--cutting.passages reads the rest)",)
     prepared = KINDS["classification"].prepare(
-        task, items, VOCABULARY, Cutting(maximum_length=16, stride=3, passages=True)
+        task, items, VOCABULARY, Truncation(maximum_length=16, stride=3, passages=True)
     )
     assert prepared.rows["row"].to_pylist() == [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8] and prepared.notes == (
         "2 in several passages of 16 tokens",
@@ -228,14 +228,14 @@ def test_numbers_and_when_they_are_all_the_same() -> None:
 
 
 def test_lengths_are_the_task_s_where_the_model_has_the_positions() -> None:
-    assert resolved_cutting(Cutting(), SPANS, 512) == Cutting(maximum_length=128, stride=42, question_length=32)
+    assert resolved_cutting(Truncation(), SPANS, 512) == Truncation(maximum_length=128, stride=42, question_length=32)
     squad = Task(name="q", kind="spans", metrics=("f1",), maximum_length=384)
-    assert resolved_cutting(Cutting(), squad, 512) == Cutting(maximum_length=384, stride=128, question_length=64)
+    assert resolved_cutting(Truncation(), squad, 512) == Truncation(maximum_length=384, stride=128, question_length=64)
     assert (
-        resolved_cutting(Cutting(), squad, 128).maximum_length == 128
-        and resolved_cutting(Cutting(maximum_length=200, stride=7), squad, 512).stride == 7
+        resolved_cutting(Truncation(), squad, 128).maximum_length == 128
+        and resolved_cutting(Truncation(maximum_length=200, stride=7), squad, 512).stride == 7
     )
     with pytest.raises(
         ConfigError, match=r"^cutting\.maximum_length \(200\) must be at most the checkpoint's positions \(128\)$"
     ):
-        resolved_cutting(Cutting(maximum_length=200), squad, 128)
+        resolved_cutting(Truncation(maximum_length=200), squad, 128)

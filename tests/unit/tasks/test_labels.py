@@ -10,7 +10,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import DataError
 from pipeline.fine_tuned.record import with_number_labels
-from pipeline.predict.inputs import InputFile, parts_of
+from pipeline.predict.inputs import RowFile, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tasks.own import read_own
 from pipeline.tasks.task import Task
@@ -136,7 +136,7 @@ def test_the_separator_that_excel_reads_is_obeyed(first: str, tmp_path: Path) ->
     assert [(row["id"], row["first"], row["label"]) for row in rows] == [
         (str(line), "a, b;c", "x"), (str(line + 1), "d", "y"),
     ]  # fmt: skip
-    file = InputFile(location=location, form="table", bytes=1, stamp="")
+    file = RowFile(location=location, form="table", bytes=1, stamp="")
     assert [row for part in parts_of(file, 9) for row in part.to_pylist()] == [
         {"text": "a, b;c", "label": "x"}, {"text": "d", "label": "y"},
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import batch
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError
 from pipeline.tasks import matching
 from pipeline.tasks.metrics.lengths import with_lengths
@@ -16,7 +16,7 @@ from pipeline.text.vocabulary import Vocabulary
 WORDS = ("red", "green", "blue")
 VOCABULARY = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True)
 TASK = Task(name="s", kind="matching", metrics=("triplet_accuracy", "match_accuracy"))
-CUTTING = Cutting(maximum_length=8)
+CUTTING = Truncation(maximum_length=8)
 
 
 def items(*rows: tuple[str, str, list[str]]) -> pa.Table:
@@ -38,7 +38,7 @@ def test_each_text_of_a_row_is_a_sequence_of_its_own() -> None:
     assert prepared.rows[TEXT_LENGTHS].to_pylist() == [[3, 8, 3, 3], [3, 4, 0, 0], [3, 3, 3, 0]]
     assert prepared.rows["row"].to_pylist() == [0, 1, 2] and prepared.notes == ("1 texts cut at 8 tokens",)
     with pytest.raises(ConfigError, match=r"^cutting\.passages \(True\) would give a text several vectors: leave cut"):
-        matching.prepare(TASK, ROWS, VOCABULARY, Cutting(maximum_length=8, passages=True))
+        matching.prepare(TASK, ROWS, VOCABULARY, Truncation(maximum_length=8, passages=True))
 
 
 def test_a_batch_knows_equal_texts_and_missing_ones() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from pipeline import batch
 from pipeline.batch import collate_labelled
-from pipeline.config.cutting import Cutting, PassagePooling
+from pipeline.config.cutting import PassagePooling, Truncation
 from pipeline.errors import ConfigError
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.passages import whole_texts
@@ -15,7 +15,7 @@ from pipeline.tasks.task import Kind, Task
 from tests.unit.tasks.test_kinds import CUTTING, VOCABULARY, texts
 
 TASK = Task(name="c", kind="classification", labels=("no", "yes"), metrics=("accuracy",))
-POOLED = Cutting(maximum_length=8, stride=2, passages=True, passage_pooling="max", maximum_passages=3)
+POOLED = Truncation(maximum_length=8, stride=2, passages=True, passage_pooling="max", maximum_passages=3)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -42,7 +42,7 @@ def test_a_row_has_the_first_passages_of_a_text() -> None:
 
 def test_passages_become_sequences_of_a_batch() -> None:
     items = pa.Table.from_pylist([one_text("x y", "a b c d e f g"), one_text("x", "b")], TEXTS)
-    cutting = Cutting(maximum_length=8, stride=1, passages=True, passage_pooling="attention")
+    cutting = Truncation(maximum_length=8, stride=1, passages=True, passage_pooling="attention")
     prepared = KINDS["classification"].prepare(TASK, items, VOCABULARY, cutting)
     assert batch.PASSAGE_LENGTHS == PASSAGE_LENGTHS
     found = collate_labelled(prepared.rows)
@@ -58,7 +58,7 @@ def test_short_texts_are_rows_as_without_passages() -> None:
     items = texts(["no", "yes", "yes"])
     plain = KINDS["classification"].prepare(TASK, items, VOCABULARY, CUTTING)
     pooled = KINDS["classification"].prepare(
-        TASK, items, VOCABULARY, Cutting(maximum_length=16, stride=3, passages=True, passage_pooling="max")
+        TASK, items, VOCABULARY, Truncation(maximum_length=16, stride=3, passages=True, passage_pooling="max")
     )
     assert pooled.rows.select(ENCODED.names).equals(plain.rows) and pooled.notes == ()
 
@@ -75,21 +75,21 @@ def test_settings_that_do_not_fit_are_refused(pooling: PassagePooling) -> None:
         match=rf"^cutting\.passage_pooling \({pooling}\) pools the passages of long texts, but cutting\.passages is "
         r"False: add --cutting\.passages, or leave passage_pooling out$",
     ):
-        Cutting(passage_pooling=pooling)
+        Truncation(passage_pooling=pooling)
     with pytest.raises(
         ConfigError,
         match=r"^cutting\.maximum_passages \(8\) is for cutting\.passage_pooling max and attention, but "
         r"passage_pooling is logits: leave maximum_passages out, or choose one of these$",
     ):
-        Cutting(passages=True, maximum_passages=8)
+        Truncation(passages=True, maximum_passages=8)
     with pytest.raises(ConfigError, match=r"^cutting\.maximum_passages \(0\) must be at least 1"):
-        Cutting(passages=True, passage_pooling=pooling, maximum_passages=0)
+        Truncation(passages=True, passage_pooling=pooling, maximum_passages=0)
 
 
 @pytest.mark.parametrize("kind", ["tags", "spans", "similarity", "matching"])
 def test_kinds_without_passages_are_refused(kind: Kind) -> None:
     task = Task(name="t", kind=kind, metrics=("f1",))
-    cutting = Cutting(passages=True, passage_pooling="max")
+    cutting = Truncation(passages=True, passage_pooling="max")
     with pytest.raises(
         ConfigError,
         match=r"^cutting\.passage_pooling \(max\) is for classification, multilabel, regression, but t is of kind "

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import Similarity
 from pipeline.errors import ConfigError, DataError
@@ -15,7 +15,7 @@ from pipeline.tasks.own import read_own, with_pair_columns
 from pipeline.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "man", "dog"), lowercase=True)
-CUTTING = Cutting(maximum_length=8)
+CUTTING = Truncation(maximum_length=8)
 HEADERS = {
     "index\tsentence1\tsentence2\tgold_label": "0\tA man.\tA dog.\t",
     "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment": "0\tA man.\tA dog.\t4.5\t",

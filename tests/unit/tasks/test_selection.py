@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError
 from pipeline.tasks import known, sequences
 from pipeline.tasks.metrics.label_metrics import METRICS, RANKED, majority, score
@@ -102,7 +102,10 @@ def test_a_split_is_scored_by_its_probabilities(tiny_vocabulary: Vocabulary) -> 
     ]
     task = selected_by(TWO, "auc")
     prepared = sequences.prepare(
-        task, TEXTS.empty_table().from_pylist(rows, schema=TEXTS), tiny_vocabulary, Cutting(maximum_length=16, stride=4)
+        task,
+        TEXTS.empty_table().from_pylist(rows, schema=TEXTS),
+        tiny_vocabulary,
+        Truncation(maximum_length=16, stride=4),
     )
     logits = np.array(
         [[0.0, -1.0], [0.0, -3.0], [0.0, -2.0], [0.0, -4.0], [0.0, -5.0]]

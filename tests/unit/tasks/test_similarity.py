@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import batch
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import similarity
 from pipeline.tasks.metrics.lengths import of_whole_vectors, with_lengths
@@ -18,7 +18,7 @@ from pipeline.text.vocabulary import Vocabulary
 WORDS = ("red", "green", "blue")
 VOCABULARY = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), lowercase=True)
 TASK = Task(name="s", kind="similarity", metrics=("spearman", "pearson"))
-CUTTING = Cutting(maximum_length=8)
+CUTTING = Truncation(maximum_length=8)
 PAIRS = [("red", "red green", "5"), ("blue blue blue blue blue blue blue", "green", "0.5"), ("green", "red", "2")]
 
 
@@ -82,4 +82,4 @@ def test_a_single_text_and_passages_are_refused() -> None:
     with pytest.raises(DataError, match=r"^s compares pairs of texts: name the column of the second text with --pair$"):
         similarity.prepare(TASK, texts([("red", None, "1")]), VOCABULARY, CUTTING)
     with pytest.raises(ConfigError, match=r"^cutting\.passages \(True\) would give a text several vectors: leave cutt"):
-        similarity.prepare(TASK, texts(PAIRS), VOCABULARY, Cutting(maximum_length=8, passages=True))
+        similarity.prepare(TASK, texts(PAIRS), VOCABULARY, Truncation(maximum_length=8, passages=True))

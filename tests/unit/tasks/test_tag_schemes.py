@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.config.cutting import Cutting
+from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError
 from pipeline.tasks import tags
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
@@ -69,7 +69,7 @@ def test_a_sentence_that_breaks_its_scheme_is_named(
         Sentence(words=tuple(text.split(" ")), tags=tuple(of.split()))
         for text, of in (("kar mir", "B-X I-X"), (words, tagged))
     ]
-    prepared = tags.prepare(TASK, sentences, tiny_vocabulary, Cutting(maximum_length=16, stride=4))
+    prepared = tags.prepare(TASK, sentences, tiny_vocabulary, Truncation(maximum_length=16, stride=4))
     scheme = scheme_of(IOB2)
     assert scheme is not None
     with pytest.raises(DataError) as refused:
@@ -86,7 +86,7 @@ def test_the_last_tag_of_bioes_closes_its_entity(tiny_vocabulary: Vocabulary) ->
     assert scheme is not None
     sentence = Sentence(words=("kar", "mir"), tags=("O", "B-X"))
     task = Task(name="own", kind="tags", labels=names, metrics=("f1",))
-    prepared = tags.prepare(task, [sentence], tiny_vocabulary, Cutting(maximum_length=16, stride=4))
+    prepared = tags.prepare(task, [sentence], tiny_vocabulary, Truncation(maximum_length=16, stride=4))
     with pytest.raises(DataError, match=r"in sentence 1, the last word 'mir' has the tag B-X, which BIOES forbids"):
         require_scheme(prepared, names, scheme)
 
@@ -97,6 +97,6 @@ def test_an_entity_may_be_cut_by_a_window(tiny_vocabulary: Vocabulary) -> None:
     words = ("kar", "mir") * 12
     sentence = Sentence(words=words, tags=("B-X", *["I-X"] * 23))
     for stride in (0, 4):
-        prepared = tags.prepare(TASK, [sentence], tiny_vocabulary, Cutting(maximum_length=12, stride=stride))
+        prepared = tags.prepare(TASK, [sentence], tiny_vocabulary, Truncation(maximum_length=12, stride=stride))
         assert len(prepared.windows[0]) > 1
         require_scheme(prepared, IOB2, scheme)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.finetune import Truncation
 from pipeline.errors import DataError
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.kinds import KINDS
@@ -110,7 +110,7 @@ def test_accuracy_per_word_by_hand(tmp_path: Path) -> None:
     task = with_labels(POS, items)
     assert task.labels == (".", "DT", "NN", "NNP", "PRP", "RB", "TO", "VB", "VBD") and task.metrics == ("accuracy",)
     vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
-    prepared = KINDS["tags"].prepare(task, items, vocabulary, Cutting(maximum_length=16, stride=4))
+    prepared = KINDS["tags"].prepare(task, items, vocabulary, Truncation(maximum_length=16, stride=4))
     tags = (("DT", "NN", "VBD", "NN", "."), ("PRP", "VBD", "TO", "VB", "NN", "VB"))
     answers = [PredictedTags(tags=row, unseen=0) for row in tags]
     assert KINDS["tags"].score(task, prepared, answers, {}) == {"accuracy": pytest.approx(8 / 11)}

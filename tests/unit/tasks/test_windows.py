@@ -6,7 +6,7 @@ import pytest
 from pipeline.errors import ConfigError
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.squad import Question
-from pipeline.tasks.windows import Window, Windowing, windows
+from pipeline.tasks.windows import QuestionWindow, Windowing, windows
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -22,7 +22,7 @@ def asked(context: str, *answers: tuple[str, int], question: str = "j i", imposs
     return Question(id="q", question=question, context=context, answers=answers, impossible=impossible)
 
 
-def one(question: Question) -> list[Window]:
+def one(question: Question) -> list[QuestionWindow]:
     return windows(TOKENIZATION, [question], SMALL)[0]
 
 

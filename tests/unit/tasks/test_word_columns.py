@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.inputs import InputFile, digest_of, form_of, inputs_of, parts_of
+from pipeline.predict.inputs import RowFile, digest_of, form_of, inputs_of, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks.own import read_own
@@ -33,7 +33,7 @@ def written(path: Path, text: str) -> str:
 
 def predicted(location: str, words: int | None = None) -> list[tuple[str, ...]]:
     """Words of each sentence as the job predict reads them."""
-    file = InputFile(location=location, form=form_of(location, "auto", True), bytes=1, stamp="", words=words)
+    file = RowFile(location=location, form=form_of(location, "auto", True), bytes=1, stamp="", words=words)
     assert file.form == "words"
     return [tuple(row["words"]) for part in parts_of(file, 9) for row in part.to_pylist()]
 

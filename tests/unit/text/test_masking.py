@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from pipeline.config.data import NgramMasking, Sampling, SpanMasking, TokenMasking, WholeWordMasking
-from pipeline.text.masking import MASKINGS, Masked, mask
+from pipeline.text.masking import MASKINGS, MaskedIds, mask
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -36,7 +36,7 @@ def uniform(n: int, length: int) -> tuple[np.ndarray, np.ndarray]:
     return flat([([6 + i % 26 for i in range(length - 4)], [6, 7, 8, 9])] * n)
 
 
-def draw(settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, seed: int = 0) -> Masked:
+def draw(settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, seed: int = 0) -> MaskedIds:
     return mask(settings, ids, offsets, VOCABULARY, np.random.default_rng(seed))
 
 

@@ -29,7 +29,7 @@ from pipeline.tracking.failures import failure_of
 from pipeline.train import compiling
 from pipeline.train import step as training_step
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.step import Compute, distributed, train_step
+from pipeline.train.step import StepContext, distributed, train_step
 from tests.ranks import Ranks
 
 CPU = torch.device("cpu")
@@ -193,7 +193,7 @@ def losses(
         encoder.recompute = recompute
     optimizer, found = build_optimizer(AdamW(), module), []
     objective = distributed(module, CPU, world)
-    compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=world)
+    compute = StepContext(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=world)
     with compiled(module, world, backend) if backend else nullcontext():
         for step in range(2):
             slots = [(slot, batch_of(slot, step)) for slot in range(2)]

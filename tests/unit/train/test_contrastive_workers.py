@@ -12,7 +12,7 @@ from pipeline.config.training import AdamW
 from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.evaluation.gather import gather_slots
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute, distributed, train_step
+from pipeline.train.step import StepContext, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.test_contrastive import CPU, PLAIN, make_model, make_rows
 
@@ -32,7 +32,7 @@ def losses_of(rank: int, world: int, pooling: str = "mean") -> list[dict[str, fl
     """
     module = make_model(Contrastive(pooling=pooling))
     objective, optimizer = distributed(module, CPU, world), build_optimizer(AdamW(learning_rate=1e-2), module)
-    compute, found = Compute(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
+    compute, found = StepContext(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
     for step in range(STEPS):
         own, counts = list(enumerate(slots_of(step)))[rank::world], {"contrastive": 3 * SLOTS}
         sums, norm = train_step(objective, optimizer, own, counts, compute, step=step, rate=1e-2, clip_norm=1.0)

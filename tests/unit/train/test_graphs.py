@@ -21,7 +21,7 @@ from pipeline.optim.build import build_optimizer
 from pipeline.optim.loss_scale import FIRST, LossScale
 from pipeline.presets.table import PRESETS
 from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
-from pipeline.train.step import Compute, Slot, backward, train_step, update
+from pipeline.train.step import Slot, StepContext, backward, train_step, update
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
 PRESETS_OF_FAMILIES = ("bert-tiny", "roberta-tiny", "albert-mini", "modernbert-tiny")
@@ -101,7 +101,7 @@ def steps_on_gpu(preset: str, slots: list[Slot], *, graphs: bool) -> tuple[list[
     device = torch.device("cuda")
     module, autocast = module_of(preset).to(device), torch.autocast("cuda", dtype=torch.bfloat16)
     recorded = SlotGraphs(module, autocast, device, CAPACITY) if graphs else None
-    compute = Compute(device=device, autocast=autocast, seed=0, graphs=recorded)
+    compute = StepContext(device=device, autocast=autocast, seed=0, graphs=recorded)
     optimizer, losses = build_optimizer(AdamW(), module), []
     for step in range(3):
         counts: dict[str, int] = {}
@@ -167,7 +167,7 @@ def test_a_replayed_graph_draws_dropout_by_seed_step_and_slot(dropped: str) -> N
     counts = divisors(module.counts(batch), module.weights)
 
     def loss(step: int, slot: int) -> float:
-        compute = Compute(device=device, autocast=autocast, seed=0, graphs=graphs)
+        compute = StepContext(device=device, autocast=autocast, seed=0, graphs=graphs)
         return float(backward(module, [(slot, batch)], counts, compute, step=step)["mlm"])
 
     first = loss(0, 0)

@@ -21,7 +21,7 @@ from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import check_order, train
 from pipeline.train.slots import make_slot
-from pipeline.train.step import Compute, backward
+from pipeline.train.step import StepContext, backward
 from tests.conftest import FAMILIES, of_family, tiers
 
 LOSSES = (
@@ -348,7 +348,7 @@ def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.T
     ]
     counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
     module = training.module(config)
-    compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
+    compute = StepContext(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
     backward(module, [(slot.record.index, slot.batch) for slot in slots], counts, compute, step=0)
     return {name: parameter.grad for name, parameter in module.named_parameters()}
 
@@ -374,7 +374,7 @@ def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) 
 
     def loss(slot, seed: int, step: int) -> float:
         autocast = torch.autocast("cpu", enabled=False)
-        compute = Compute(device=torch.device("cpu"), autocast=autocast, seed=seed)
+        compute = StepContext(device=torch.device("cpu"), autocast=autocast, seed=seed)
         return backward(module, [(slot.record.index, slot.batch)], counts, compute, step=step)["mlm"].item()
 
     assert loss(slot, 0, 0) == loss(slot, 0, 0)

@@ -14,7 +14,7 @@ from pipeline.export.sentence_files import sentence_files
 from pipeline.saved.naming import default_name, identifying_settings
 from pipeline.saved.pooling import prompts_of
 from pipeline.saved.prompts import prompts_in
-from pipeline.saved.recipe import Recipe, read_recipe
+from pipeline.saved.recipe import VectorRecipe, read_recipe
 from pipeline.saved.run import record, settings_of
 from pipeline.train.prompts import with_prompts
 
@@ -85,7 +85,7 @@ def test_the_export_has_the_prompts_and_runs_without_them_keep_their_names(confi
     for name, content in sentence_files(8, 64, prompts=prompts_of(both)).items():
         (tmp_path / "export" / name).write_text(content)
     recipe = read_recipe(str(tmp_path / "export"))
-    assert recipe == Recipe(maximum_length=64, prompts={"query": "q: ", "document": "p: "})
+    assert recipe == VectorRecipe(maximum_length=64, prompts={"query": "q: ", "document": "p: "})
     assert prompts_in(str(tmp_path / "export")) == ("q: ", "p: ")
     names = [default_name("p", settings) for settings in (config, both, prompted(config, "q: ", None))]
     assert len(set(names)) == 3

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.objectives.terms import divisors
-from pipeline.train.step import Compute, backward, distributed
+from pipeline.train.step import StepContext, backward, distributed
 from tests.ranks import Ranks
 from tests.unit.objectives.batches import make_batch
 from tests.unit.objectives.test_distilled import CPU, PLAIN, make_student
@@ -20,7 +20,7 @@ def gradients(rank: int, world: int, precision: Precision) -> dict[str, Tensor]:
     """Return the gradients of a step of two slots, summed over ranks."""
     student = make_student().train()
     objective = distributed(student, CPU, world, reduce_precision=precision)
-    compute = Compute(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world)
+    compute = StepContext(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world)
     batches = [make_batch([6, 9], seed=0), make_batch([12, 7, 3], seed=1)]
     counts = {term: sum(student.counts(batch)[term] for batch in batches) for term in student.terms}
     own = list(enumerate(batches))[rank::world]

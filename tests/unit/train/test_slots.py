@@ -5,12 +5,12 @@ from torch import Tensor
 
 from pipeline.corpus.order import Cursor
 from pipeline.train import slots
-from pipeline.train.slots import Record, exchange
+from pipeline.train.slots import SlotRecord, exchange
 
 
-def record(index: int) -> Record:
+def record(index: int) -> SlotRecord:
     first, last = (Cursor(epoch=1, window=index, row=row, rows_in_window=9) for row in (2, 5))
-    return Record(
+    return SlotRecord(
         index=index, rows=4, tokens=50 + index, squares=900, masked=index, counts=(index, 4), crc32=2**32 - 1 - index,
         first=first, last=last,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from pipeline.batch import Batch
 from pipeline.config.training import AdamW
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute, distributed, train_step
+from pipeline.train.step import StepContext, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.batches import make_batch
 from tests.unit.objectives.test_distilled import CPU, PLAIN, make_student
@@ -27,7 +27,7 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
     """Train on a rank's slots; return the sums of each step's terms over all ranks, and the gradient norm."""
     student = make_student().train()
     objective, optimizer = distributed(student, CPU, world), build_optimizer(AdamW(learning_rate=1e-2), student)
-    compute, found = Compute(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
+    compute, found = StepContext(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
     for step in range(STEPS):
         batches = slots_of(step)
         counts = {term: sum(student.counts(batch)[term] for batch in batches) for term in student.terms}

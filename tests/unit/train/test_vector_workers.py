@@ -10,7 +10,7 @@ from pipeline.batch import Batch
 from pipeline.config.training import AdamW
 from pipeline.evaluation.evaluate import baselines, evaluate
 from pipeline.optim.build import build_optimizer
-from pipeline.train.step import Compute, distributed, train_step
+from pipeline.train.step import StepContext, distributed, train_step
 from tests.ranks import Ranks
 from tests.unit.objectives.test_distilled_vectors import CPU, PLAIN, make_student, texts_of
 
@@ -30,7 +30,7 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
     """
     student = make_student().train()
     objective, optimizer = distributed(student, CPU, world), build_optimizer(AdamW(learning_rate=1e-2), student)
-    compute, found = Compute(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
+    compute, found = StepContext(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
     for step in range(STEPS):
         own = list(enumerate(slots_of(step)))[rank::world]
         counts = {"vectors": 3 * SLOTS}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.wikipedia import bz2_blocks
-from pipeline.wikipedia.bz2_blocks import Blocks, Mark, find_marks
+from pipeline.wikipedia.bz2_blocks import Bz2Blocks, Mark, find_marks
 
 draw = random.Random(0)
 TEXT = b"".join(
@@ -20,8 +20,8 @@ SIZE = 99_981
 ALL = 8 * len(DATA)
 
 
-def blocks(data: bytes, start: int = 0, piece: int = 10_000) -> Blocks:
-    return Blocks((data[at : at + piece] for at in range(start, len(data), piece)), start)
+def blocks(data: bytes, start: int = 0, piece: int = 10_000) -> Bz2Blocks:
+    return Bz2Blocks((data[at : at + piece] for at in range(start, len(data), piece)), start)
 
 
 def starts() -> list[int]:
@@ -111,7 +111,7 @@ def test_a_hole_is_read_over_within_a_range_and_ends_what_is_read_beyond_one():
     assert list(blocks(data).texts(8 * len(data))) == list(blocks(DATA).texts(ALL)) * 2
     read: list[int] = []
     pieces = (read.append(at) or data[at : at + 10_000] for at in range(0, len(data), 10_000))
-    assert len(list(Blocks(pieces, 0).texts())) == 5 and max(read) < len(DATA) + bz2_blocks.LONGEST_BLOCK + 20_000
+    assert len(list(Bz2Blocks(pieces, 0).texts())) == 5 and max(read) < len(DATA) + bz2_blocks.LONGEST_BLOCK + 20_000
 
 
 @pytest.mark.parametrize("data", [DATA, *(bz2.compress(TEXT[:size], 1) for size in range(101_000, 101_008))])

@@ -19,7 +19,7 @@ from pipeline.embed.folder import (
     EMPTY,
     PRECISION,
     TEXTS,
-    Chunks,
+    StoredChunks,
     begin,
     part_table,
     parts_in,
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     )  # fmt: skip
     vectors = str(tmp_path / "vectors")
     begin(vectors, {}, replace=False)
-    chunks = Chunks(ids=["a", "b"], titles=None, numbers=[0, 0], spans=[(0, 3)] * 2, texts=["kar", "mir"])
+    chunks = StoredChunks(ids=["a", "b"], titles=None, numbers=[0, 0], spans=[(0, 3)] * 2, texts=["kar", "mir"])
     table = part_table(chunks, np.eye(2, 8, dtype=np.float32), "float32", keep_text=True)
     publish_part(parts_in(vectors), 0, 0, table, {TEXTS: "2", EMPTY: "0", CUT: "0", PRECISION: "float32"})
     publish(vectors, {}, described, "float32")

@@ -68,7 +68,7 @@ def test_the_head_is_computed_in_float32_under_autocast(model: MaskedTokens, mon
     """With layers that change nothing, only the head is left."""
 
     class Unchanged(torch.nn.Module):
-        def forward(self, hidden_T: torch.Tensor, where: object) -> torch.Tensor:
+        def forward(self, hidden_T: torch.Tensor, layout: object) -> torch.Tensor:
             return hidden_T
 
     generator = torch.Generator().manual_seed(0)

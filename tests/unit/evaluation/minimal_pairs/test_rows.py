@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.evaluation.minimal_pairs.rows import Rows, Sentences, encode, make_batch, make_rows, split
+from pipeline.evaluation.minimal_pairs.rows import Rows, SentenceRows, encode, make_batch, make_rows, split
 from pipeline.text.vocabulary import Vocabulary
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "##c", "d", ".")
 VOCABULARY = Vocabulary(tokens=TOKENS, lowercase=True)
 
 
-def encoded(texts: list[str]) -> Sentences:
+def encoded(texts: list[str]) -> SentenceRows:
     return encode(texts, VOCABULARY, 16, "score another")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.finetune import Truncation
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import read_items
@@ -244,7 +244,7 @@ def test_map_is_the_mean_of_scikit_learn_s_average_precision() -> None:
 def prepared_of(name: str, folder: Path, split: str) -> Prepared:
     items, _ = read_items(TASKS[name], str(folder), split)
     vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
-    return KINDS["ranking"].prepare(TASKS[name], items, vocabulary, Cutting(maximum_length=16, stride=4))
+    return KINDS["ranking"].prepare(TASKS[name], items, vocabulary, Truncation(maximum_length=16, stride=4))
 
 
 def scored(name: str, folder: Path, split: str, scores: list[float]) -> tuple[dict[str, float], dict[str, float]]:
