@@ -21,8 +21,8 @@ from pipeline.model.weights import require_sizes, shapes_of, take, to_published,
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
-from pipeline.saved.padding import padding_rows, tensors_named
 from pipeline.saved.tensors import errors_with_location
+from pipeline.saved.weights import padding_rows, tensors_named
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary

@@ -1,4 +1,4 @@
-"""Digest of a model's folder."""
+"""Digest of a folder that this package wrote."""
 
 from pipeline.errors import CheckpointError
 from pipeline.files import storage

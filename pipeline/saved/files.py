@@ -150,7 +150,7 @@ def on_disk(location: str, files: Files) -> Generator[Path]:
         yield Path(temporary)
 
 
-def fingerprint(folder: Path, files: Files) -> str:
+def digest_of(folder: Path, files: Files) -> str:
     """Return the SHA-256 of config and weights, in hexadecimal. Raises CheckpointError for a bad safetensors header."""
     for name in files.parts:
         _require_header(folder / name)

@@ -22,8 +22,8 @@ from pipeline.saved.checkpoints import GENERATOR, TASK
 from pipeline.saved.files import (
     MOST_CONFIG,
     Files,
+    digest_of,
     files_of,
-    fingerprint,
     json_object,
     on_disk,
     read_config,
@@ -110,7 +110,7 @@ class SavedModel:
     def digest(self) -> str:
         """Return the SHA-256 of config and weights, in hexadecimal."""
         with on_disk(self.folder, self.files) as folder:
-            return errors_with_location(self.location, fingerprint, folder, self.files)
+            return errors_with_location(self.location, digest_of, folder, self.files)
 
     def shapes(self) -> dict[str, torch.Size]:
         """Return the shapes of the weights by published name, without reading the tensors of safetensors files."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, listed
 from pipeline.model.families.table import family_of
 from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.weights import (
@@ -22,12 +22,17 @@ from pipeline.model.weights import (
     words_name,
 )
 from pipeline.saved.model import SavedModel
-from pipeline.saved.padding import padding_rows, tensors_named
 from pipeline.saved.tensors import errors_with_location
 from pipeline.text.vocabulary import Vocabulary
 
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
+PADDED_TO = (8, 16, 32, 64, 100, 128)
+"""Published models may pad the table of word embeddings: the number of rows is then a multiple of one of these
+(DeBERTa v3: 128,100 rows for 128,001 entries).
+"""
+MOST_NAMED = 4
+"""Maximum tensor names in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,3 +113,21 @@ def fill(module: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
     absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in state}
     module.load_state_dict(absent | {name: tensor for name, tensor in state.items() if name in own}, assign=True)
     return tuple(absent)
+
+
+def padding_rows(rows: int, entries: int) -> int:
+    """Return how many of a model's `rows` word embeddings are padding, if its vocabulary has `entries` entries.
+
+    For example, with 30,528 rows and 30,522 entries, 6 rows are padding. The result is 0 unless `rows` is `entries`
+    rounded up to a multiple of a number in PADDED_TO.
+    """
+    return (
+        rows - entries
+        if rows > entries and any(rows == -(-entries // multiple) * multiple for multiple in PADDED_TO)
+        else 0
+    )
+
+
+def tensors_named(names: list[str]) -> str:
+    """Return the beginning of a message, such as "tensor a is" or "tensors a, b, c, d and 3 more are"."""
+    return f"tensor{'s' * (len(names) > 1)} {listed(names, MOST_NAMED)} {'are' if len(names) > 1 else 'is'}"

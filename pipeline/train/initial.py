@@ -257,14 +257,15 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
     `longer_weights` says.
     """
     saved = open_saved(initial.folder, verify=False)  # verified when it was read
+    state: dict[str, Tensor] = module.state_dict()
     for model in module.models():
         given = saved.generator if model.folder == GENERATOR else saved
-        if given is None:
-            continue
-        weights = longer_weights(given.tensors(), model.own(module.state_dict()), given.settings, model.settings)
-        module.load_state_dict(model.in_module(weights), strict=False)
+        if given is not None:
+            weights = longer_weights(given.tensors(), model.own(state), given.settings, model.settings)
+            state |= model.in_module(weights)
     for model in module.models():
-        module.load_state_dict(model.without_added(module.state_dict()))
+        state = model.without_added(state)
+    module.load_state_dict(state)
 
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline.errors import CheckpointError
-from pipeline.saved.files import files_of, fingerprint, on_disk, read_config, read_shapes, read_weights
+from pipeline.saved.files import digest_of, files_of, on_disk, read_config, read_shapes, read_weights
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.float16)}
 
@@ -191,11 +191,11 @@ def test_google_files_are_found(folder: Path) -> None:
 
 def test_the_fingerprint_is_that_of_the_contents(folder: Path) -> None:
     save_file(TENSORS, folder / "model.safetensors")
-    first = fingerprint(folder, files_of(str(folder)))
+    first = digest_of(folder, files_of(str(folder)))
     (folder / "README.md").write_text("beside it")
-    assert fingerprint(folder, files_of(str(folder))) == first and len(first) == 64
+    assert digest_of(folder, files_of(str(folder))) == first and len(first) == 64
     save_file(TENSORS | {"a": TENSORS["a"] + 1}, folder / "model.safetensors")
-    assert fingerprint(folder, files_of(str(folder))) != first
+    assert digest_of(folder, files_of(str(folder))) != first
 
 
 def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:

@@ -27,7 +27,7 @@ from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import Pretraining, build_objective, trained_parts
 from pipeline.optim.build import build_optimizer
-from pipeline.saved.padding import padding_rows
+from pipeline.saved.weights import padding_rows
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
