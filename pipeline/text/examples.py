@@ -64,7 +64,7 @@ def make_examples(
 
 @dataclass(frozen=True, kw_only=True)
 class _Draws:
-    """What the random numbers of a window's examples depend on."""
+    """Numbers that determine the random numbers of a window's examples."""
 
     seed: int
     copy: int

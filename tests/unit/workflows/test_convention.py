@@ -23,7 +23,8 @@ def statements(node: ast.FunctionDef) -> int:
 
 
 def test_every_job_has_a_workflow_and_every_workflow_a_job() -> None:
-    assert sorted(path.stem for path in (ROOT / "pipeline/workflows").glob("[!_]*.py")) == sorted(JOBS)
+    files = {path.stem for path in (ROOT / "pipeline/workflows").glob("[!_]*.py")}
+    assert files == {*JOBS, "inputs"}  # what jobs check before torch and Ray are loaded
     assert sorted(path.stem for path in (ROOT / "jobs").glob("[!_]*.py")) == sorted(JOBS)
 
 
