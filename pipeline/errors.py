@@ -9,7 +9,6 @@ LONGEST_SHOWN = 60
 """Maximum characters of a value in a message."""
 MOST_LISTED = 20
 """Maximum number of names in a message, because files may have thousands of labels, ids or columns."""
-
 COMMAND = "bertstream"
 JOBS = (
     *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),

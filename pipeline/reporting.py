@@ -1,4 +1,4 @@
-"""Report the progress of a job, line by line."""
+"""Report the progress of a job, line by line, with durations as people read them."""
 
 import threading
 import time

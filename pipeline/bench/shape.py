@@ -39,8 +39,6 @@ STEPS = 3
 """Steps whose peak memory is measured; the first step allocates the optimiser's state."""
 CLASSES = 2
 COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s", "answering, tokens/s")
-
-
 BERT_PARTS = ("activation", "positions", "attention", "inner", "block", "bias")
 """Settings that have BERT's value in the BERT of the same shape."""
 

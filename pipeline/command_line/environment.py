@@ -6,7 +6,7 @@ import os
 JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Variable that Ray sets for what `ray job submit` runs, with the submission id and the metadata of `ray job submit`.
 
-Not in ray_private.py, which imports Ray: jobs read this variable first.
+Not in on_ray/ray_private.py, which imports Ray: jobs read this variable first.
 """
 DEFAULTS = {
     # Without a token, anyone who reaches a Ray port can run commands (CVE-2023-48022). The Ray head and the clients

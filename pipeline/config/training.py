@@ -199,8 +199,6 @@ class WarmupStableDecay:
 
 
 Schedule = LinearDecay | ConstantRate | CosineDecay | PolynomialDecay | WarmupStableDecay
-
-
 EVALUATED_WINDOWS = 64
 """Maximum number of held-out windows that an evaluation reads; all their text is encoded at every start of a run."""
 

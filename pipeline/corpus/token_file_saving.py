@@ -27,7 +27,7 @@ def save_tokens(
     """Write the first `windows` training windows (None: all) and the held-out windows that evaluations read.
 
     Return the number of tokens of the training windows. `words` is the width of word embeddings from co-occurrence
-    counts (see `Tokens`), counted in sentences; None: none are made. Raises ConfigError if the corpus has weights or
+    counts (see `TokenFile`), counted in sentences; None: none are made. Raises ConfigError if the corpus has weights or
     several languages.
     """
     _require_plain(corpus)

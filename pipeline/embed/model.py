@@ -60,8 +60,8 @@ class VectorModel:
 def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: tuple[str, ...]) -> VectorModel:
     """Load a model on this process's device.
 
-    `prompt` and `usual` are as in Recipe.prompt. Raises CheckpointError if the model cannot be loaded, and ConfigError
-    if the prompt does not exist.
+    `prompt` and `usual` are as in VectorRecipe.prompt. Raises CheckpointError if the model cannot be loaded, and
+    ConfigError if the prompt does not exist.
     """
     device = required_device(placement)
     model = load_encoder(checkpoint, "cuda" if device.type == "cuda" else "cpu")

@@ -1,7 +1,7 @@
 """An encoder in the form that the package mteb evaluates: its EncoderProtocol (github.com/embeddings-benchmark/mteb).
 
 import mteb
-from pipeline.embed.loaded import LoadedEncoder, load as load_encoder
+from pipeline import api
 from pipeline.embed.mteb import MtebModel
 
 mteb.evaluate(MtebModel(model=api.load("output/runs/NAME")), mteb.get_tasks(tasks=["STSBenchmark"]))

@@ -19,7 +19,7 @@ from pipeline.reporting import Report
 from pipeline.saved.recipe import stated_recipe
 
 SETTING, PROMPT = "objective.teacher", "objective.teacher_prompt"
-"""Result of `read_recipe` for a folder without a recipe."""
+"""Settings of a run that name the teacher, and the prompt of its texts."""
 
 
 @dataclass(frozen=True, kw_only=True)

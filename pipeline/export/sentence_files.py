@@ -19,8 +19,6 @@ THEIRS, OURS = "sentence_transformers.models.", "bertstream."
 """Packages of the steps' classes. sentence-transformers refuses a model with a class of ours, because it cannot import
 the class. Without the step in modules.json, it would compute other vectors.
 """
-
-
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Poolings of the format; each is a flag in the file."""
 

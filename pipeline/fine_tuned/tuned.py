@@ -58,7 +58,6 @@ PROBLEMS: dict[Kind, str] = {
 }
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
 """Settings of Truncation that task.json of earlier versions lacks -> the value that their models had."""
-
 OF_WHOLE_TEXTS = ("classification", "multilabel", "regression", "ranking")
 """Kinds of task whose head reads one pooled state of a whole text."""
 

@@ -13,7 +13,6 @@ from pipeline.objectives.tasks import TaskObjective
 from pipeline.tasks.prepared import Logits
 
 ROWS_AT_ONCE = 64  # rows or passages of a batch in evaluation
-
 ROW_TOKENS = 512  # mean tokens per row or passage of a full batch in evaluation; longer rows make a smaller batch
 
 

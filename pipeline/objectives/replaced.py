@@ -27,8 +27,6 @@ from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.checkpoints import GENERATOR
 
 REPLACED = "replaced"
-
-
 GENERATOR_PART = f"{GENERATOR}."
 """Prefix of the generator's parameter names."""
 WORDS = "encoder.embeddings.words.weight"

@@ -2,7 +2,7 @@
 section 3.2), with the constants of torch.amp.GradScaler.
 
 GradScaler itself also waits for the device and divides the gradients. Here the optimiser's kernel divides them, in the
-same operation that clips them (see `update` in step.py).
+same operation that clips them (see `update` in train/step.py).
 """
 
 from typing import Any

@@ -22,15 +22,13 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.tasks.schema import CUT
 
-ABOUT, FOLDER = "about.json", ".parts"
+ABOUT = "about.json"
 INPUT, ANSWER = "input/", "answer/"
 """Prefixes of column names in a part."""
 EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 """Metadata keys. In a part, EMPTY holds the number of empty rows and PRECISION the precision. WIDE marks a wide column
 (see `_is_wide`).
 """
-
-
 EXACT = 2**53
 """float64 represents every whole number up to this one."""
 LIMIT = "characters_per_part"

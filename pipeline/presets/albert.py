@@ -3,11 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pipeline.config.data import (
-    NgramMasking,
-    Sampling,
-    SentenceOrder,
-)
+from pipeline.config.data import NgramMasking, Sampling, SentenceOrder
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Batch, Lamb, LinearDecay
 from pipeline.presets.bert import BERT_PRESETS, PUBLISHED, bert

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.config.data import (
-    VocabularySettings,
-)
+from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.phases import TwoPhases

@@ -3,13 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pipeline.config.data import (
-    FullSentences,
-    NgramMasking,
-    Sampling,
-    TokenMasking,
-    VocabularySettings,
-)
+from pipeline.config.data import FullSentences, NgramMasking, Sampling, TokenMasking, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, NoPositions
 from pipeline.config.objective import Masked, Replaced

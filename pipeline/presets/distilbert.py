@@ -2,10 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.config.data import (
-    FullSentences,
-    Sampling,
-)
+from pipeline.config.data import FullSentences, Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.presets.bert import BERT_PRESETS, PUBLISHED

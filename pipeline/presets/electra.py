@@ -3,11 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pipeline.config.data import (
-    FullSentences,
-    Sampling,
-    TokenMasking,
-)
+from pipeline.config.data import FullSentences, Sampling, TokenMasking
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Replaced
 from pipeline.config.training import AdamW, Batch, LinearDecay

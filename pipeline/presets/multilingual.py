@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.config.data import (
-    VocabularySettings,
-)
+from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.presets.bert import BERT_PRESETS
 from pipeline.presets.roberta import ROBERTA_PRESETS

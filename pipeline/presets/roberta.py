@@ -2,11 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.config.data import (
-    FullSentences,
-    Sampling,
-    VocabularySettings,
-)
+from pipeline.config.data import FullSentences, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import LearnedPositions
 from pipeline.config.training import AdamW, Batch, LinearDecay

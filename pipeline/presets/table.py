@@ -7,10 +7,7 @@ from typing import Any
 
 from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.command_line.toml import read_config, settings_of, to_toml, toml_value
-from pipeline.config.data import (
-    FullSentences,
-    Sampling,
-)
+from pipeline.config.data import FullSentences, Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
@@ -60,8 +57,6 @@ QUICKSTART = replace(
     optimizer=AdamW(learning_rate=3e-3),
 )
 PRESETS["quickstart"] = replace(QUICKSTART, model=replace(QUICKSTART.model, hidden_dropout=0.0))
-
-
 DEFAULT_PRESET = "bert-tiny"
 
 

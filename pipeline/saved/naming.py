@@ -1,4 +1,4 @@
-"""Default name of a run."""
+"""Settings that identify a run, also those that earlier versions did not record, and the default name of a run."""
 
 import dataclasses
 import hashlib

@@ -9,7 +9,6 @@ Pooling = Literal["mean", "cls", "attention"]
 """Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
 PROMPTS = "config_sentence_transformers.json"
 """File with the prompts."""
-
 ATTENTION = "1_AttentionPooling"
 """Folder of a learned attention pooling, in checkpoints and exports."""
 DENSE = "2_Dense"

@@ -1,4 +1,14 @@
-"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary."""
+"""Records of a run in its folder: its settings, its steps, its vocabulary and its summary.
+
+OUTPUT/runs/NAME/
+    vocabulary/         the run's vocabulary
+    run.json            identity, steps and MLflow run
+    checkpoints/        see train/checkpoint.py
+    positions/          stream position at each checkpoint
+    reservation.json    name under which the last elastic driver requested nodes
+    export/             the published format
+    summary.json        written last, when the run is finished
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -152,8 +152,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     """Return a split's items, and notes on what was left out.
 
     The items are a table with schema TEXTS or CHOICES, or a list of Sentence or Question. A table of TEXTS has no
-    notes; `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they raise DataError.
-    Also raises DataError if the file is missing or cannot be read.
+    notes; `left_out` in tasks/tables.py returns its skipped lines. If `skip`, bad rows are skipped; otherwise they
+    raise DataError. Also raises DataError if the file is missing or cannot be read.
     """
     if task.kind not in ("spans", "tags", "choices"):
         return read_split(task, folder, split, skip=skip), ()

@@ -1,4 +1,4 @@
-"""Labels as programs write them: nan for a missing number, 1.0 for the class 1, and spans of annotation tools."""
+"""Labels as programs write them: nan for a missing number, and 1.0 for the class 1."""
 
 import math
 from collections.abc import Iterable

@@ -39,8 +39,6 @@ from pipeline.tasks.task import Task, number_in
 
 LONGEST_NAME = 150
 """Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
-
-
 Lost = dict[str, tuple[str, ...]]
 """Split -> lines that describe what was left out of the split."""
 

@@ -56,6 +56,5 @@ ENCODED = pa.schema(
         pa.field("row", pa.int64(), nullable=False),  # index of the row's text, sentence or question in its split
     ]
 )
-
 CUT = b"cut"
 """Key of the metadata of answers and of a part; its value is the number of truncated texts."""

@@ -31,8 +31,6 @@ IGNORED = -100
 """Label of tokens that the loss ignores (PyTorch's ignore_index)."""
 CUT = -101
 """Label of the first or last token of a window if the sentence goes on beyond the window; the loss ignores it too."""
-
-
 CONTINUED = "##"
 """Name of the tag of later pieces in config.json, with a continuation tag of their own."""
 

@@ -21,7 +21,6 @@ from pipeline.objectives.table import flops_per_token
 UNCAST = ("float32", "tf32", "int8")
 """Number formats in which everything but the matrix products is computed in float32."""
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # part of torch's RuntimeError when CPU memory runs out
-
 NARROWER = ("bfloat16", "float16", "tf32")
 """Number formats with fewer digits than float32."""
 

@@ -1,14 +1,4 @@
-"""The folder of a run: its identity, vocabulary, checkpoints and summary.
-
-OUTPUT/runs/NAME/
-    vocabulary/         the run's vocabulary
-    run.json            identity, steps and MLflow run
-    checkpoints/        see checkpoint.py
-    positions/          stream position at each checkpoint
-    reservation.json    name under which the last elastic driver requested nodes
-    export/             the published format
-    summary.json        written last, when the run is finished
-"""
+"""Identity of a run: the settings, versions and fingerprints that must match, so that it can continue."""
 
 import importlib.metadata
 from collections.abc import Mapping
@@ -31,12 +21,8 @@ if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs 
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")
 """Libraries that may give a run different rows in another version."""
-
-
 EVALUATED_ROWS = "evaluation_rows"
 """Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
-
-
 MOST_NAMED = 4
 """Maximum differing settings in a message."""
 

@@ -52,7 +52,7 @@ OF_SAFETY = (
         file="train/run_identity.py",
         before="if recorded.get(key) != wanted.get(key)]",
         after="if key not in recorded]",
-        tests=("tests/unit/train/test_run.py",),
+        tests=("tests/unit/train/test_run_identity.py",),
     ),
     # Nothing half-written
     Mutant(
