@@ -52,6 +52,8 @@ from pipeline.train.initial import Initial, load_initial
 from pipeline.train.step import StepContext
 
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
+IN_FILE = {"thresholds": "tuned"}
+"""Field of TrialResult -> its key in result.json, where they differ."""
 NARROW = 128
 """Encoder width up to which float32 is faster than bfloat16 on a CPU.
 
@@ -342,7 +344,7 @@ def _train(
             world=config.trials.workers,
             unlabelled=problem.unlabelled.rows if problem.unlabelled else None,
         )
-    result = vars(outcome) | {
+    result = {IN_FILE.get(name, name): value for name, value in vars(outcome).items()} | {
         "settings": identity_of(config, problem, initial, trial.seed),
         "chosen": trial.chosen,
         "stage": trial.stage,
