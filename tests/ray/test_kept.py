@@ -63,6 +63,7 @@ def test_a_stopped_grid_trains_what_is_missing(expected: dict[str, Any], capsys:
     assert_same(found, expected["trials"], LOSS_TOLERANCE)
 
 
+@pytest.mark.long  # a stopped grid and run are beside it, and the unit tests read this ablation
 def test_a_stopped_ablation_trains_the_missing_run(expected: dict[str, Any]) -> None:
     before = times("ablation/runs") | times("ablation/ablations/steps")
     assert ablate.main(commands.ABLATE) == 0
