@@ -132,10 +132,10 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
     require_owner(location)
     try:
         names = storage.children(location)
-        if verify and storage.MANIFEST in names and (problem := storage.damage(location)):
-            raise CheckpointError(f"{location} is damaged: {problem}")
         folder = encoder_folder(location)
         files = files_of(folder)
+        if verify and storage.MANIFEST in names and (problem := storage.damage(location)):
+            raise CheckpointError(f"{location} is damaged: {problem}")
         config = errors_with_location(location, read_config, folder, files)
     except PipelineError:
         raise
