@@ -132,10 +132,13 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
     require_owner(location)
     try:
         names = storage.children(location)
+        verify = verify and storage.MANIFEST in names
+        if verify and TASK in names:  # without its config, a fine-tuned model is damaged, not another kind of folder
+            _require_undamaged(location)
         folder = encoder_folder(location)
         files = files_of(folder)
-        if verify and storage.MANIFEST in names and (problem := storage.damage(location)):
-            raise CheckpointError(f"{location} is damaged: {problem}")
+        if verify and TASK not in names:
+            _require_undamaged(location)
         config = errors_with_location(location, read_config, folder, files)
     except PipelineError:
         raise
@@ -149,6 +152,12 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
         has_manifest=storage.MANIFEST in names,
         has_record=TASK in names,
     )
+
+
+def _require_undamaged(location: str) -> None:
+    """Raise CheckpointError if the files at a location are not those of its manifest."""
+    if problem := storage.damage(location):
+        raise CheckpointError(f"{location} is damaged: {problem}")
 
 
 @contextmanager
