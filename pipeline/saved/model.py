@@ -18,10 +18,11 @@ from pipeline.errors import CheckpointError, PipelineError
 from pipeline.files import storage
 from pipeline.files.encoder_folder import encoder_folder
 from pipeline.model.weights import model_settings
-from pipeline.saved.checkpoints import GENERATOR, TASK
+from pipeline.saved.checkpoints import CONFIG, GENERATOR, TASK
 from pipeline.saved.files import (
     MOST_CONFIG,
     Files,
+    NoModel,
     digest_of,
     files_of,
     json_object,
@@ -133,13 +134,18 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
     try:
         names = storage.children(location)
         verify = verify and storage.MANIFEST in names
-        if verify and TASK in names:  # without its config, a fine-tuned model is damaged, not another kind of folder
+        if verify and TASK in names:
             _require_undamaged(location)
         folder = encoder_folder(location)
         files = files_of(folder)
         if verify and TASK not in names:
             _require_undamaged(location)
         config = errors_with_location(location, read_config, folder, files)
+    except NoModel as error:
+        if TASK not in names:
+            raise
+        # A fine-tuned model without its config is damaged, not another kind of folder.
+        raise CheckpointError(f"{location} is damaged: {CONFIG} is missing") from error
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types

@@ -92,6 +92,11 @@ def test_a_fine_tuned_model_has_its_record(tiny_config: Pretrain, tiny_vocabular
     (tmp_path / "m" / "task.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"m: task\.json cannot be used \(ValueError: it must be a JSON object"):
         _ = open_saved(str(tmp_path / "m"), verify=False).record
+    (tmp_path / "m" / "config.json").unlink()
+    for verify in (True, False):
+        with pytest.raises(CheckpointError, match=r"m is damaged: (config\.json|task\.json) ") as refused:
+            open_saved(str(tmp_path / "m"), verify=verify)
+        assert not isinstance(refused.value, NoModel)
 
 
 @pytest.mark.parametrize("family_config", ["electra"], indirect=True)
