@@ -29,7 +29,6 @@ from pipeline.saved.checkpoints import TASK, find_checkpoint
 from pipeline.saved.run import recorded_run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import run_identity
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.initial import FREE
 from pipeline.train.run_stream import vocabulary_of_run
@@ -122,7 +121,7 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
         settings=run.settings_of(recorded),
         corpus_folder=recorded["corpus"],
         corpus_fingerprint=recorded["identity"]["corpus.fingerprint"],
-        rows=summary.get(run_identity.EVALUATED_ROWS, Evaluation().rows),
+        rows=summary.get(run.EVALUATED_ROWS, Evaluation().rows),
     )
 
 

@@ -27,6 +27,8 @@ RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 LOCATED = ("export", "checkpoint", "mlflow_uri")
 """Keys of summary.json whose values are locations, mostly in the run's output folder."""
+EVALUATED_ROWS = "evaluation_rows"
+"""Key of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the key."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs 
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")
 """Libraries that may give a run different rows in another version."""
-EVALUATED_ROWS = "evaluation_rows"
-"""Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
 MOST_NAMED = 4
 """Maximum differing settings in a message."""
 

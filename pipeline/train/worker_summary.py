@@ -14,12 +14,12 @@ from pipeline.evaluation.token_frequency import as_records, heldout_loss_by_freq
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.saved import checkpoints
+from pipeline.saved.run import EVALUATED_ROWS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome
-from pipeline.train.run_identity import EVALUATED_ROWS
 
 BY_FREQUENCY = "loss_by_frequency"
 """Entry of summary.json: held-out masked losses by token frequency."""

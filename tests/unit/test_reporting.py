@@ -1,4 +1,4 @@
-"""Lines of a job that waits for its first result."""
+"""Lines of a job that waits for its first result, and durations as people read them."""
 
 import threading
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import reporting
-from pipeline.reporting import Waiting, beating
+from pipeline.reporting import Waiting, beating, duration, estimate
 
 
 def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +39,35 @@ def test_the_heart_beats_within_the_block_alone(monkeypatch: pytest.MonkeyPatch)
         assert twice.wait(10)
     count = len(beats)
     assert not threading.Event().wait(0.05) and len(beats) == count
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0s"),
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (200, "3m20s"),
+        (3599.7, "1h00m"),
+        (7500, "2h05m"),
+        (360_000, "100h00m"),
+    ],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.4, "0 s"),
+        (89, "89 s"),
+        (90, "2 minutes"),
+        (3600, "60 minutes"),
+        (5400, "1.5 hours"),
+        (4_442_400, "1,234.0 hours"),
+    ],
+)
+def test_estimates_have_one_unit(seconds: float, said: str) -> None:
+    assert estimate(seconds) == said

@@ -25,11 +25,10 @@ from pipeline.model.encoder import Encoder
 from pipeline.objectives.masked import HELDOUT_LOSS, MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.predict.forgetting import AFTER, BEFORE, score_forgetting
-from pipeline.saved.run import SUMMARY
+from pipeline.saved.run import EVALUATED_ROWS, SUMMARY
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.run_identity import EVALUATED_ROWS
 from tests.conftest import Training, finished_run, of_family, text_of
 
 FLOAT32 = ["--placement.precision", "float32", "--placement.device", "cpu"]
