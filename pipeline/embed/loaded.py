@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 import numpy as np
 import torch
@@ -20,8 +20,6 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length
 from pipeline.export.trained import Trained, load_trained
 from pipeline.files import storage
 from pipeline.files.locations import absolute, is_url
-from pipeline.fine_tuned.model import has_task, open_tuned
-from pipeline.fine_tuned.tuned import TunedModel, trained_recipe
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.host_copies import finish_copies, start_copy
@@ -33,10 +31,14 @@ from pipeline.saved.files import require_owner
 from pipeline.saved.model import open_saved
 from pipeline.saved.recipe import VectorRecipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
+from pipeline.saved.task_heads import has_task
 from pipeline.saved.weights import fill, read_usable, require_fitting_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
+
+if TYPE_CHECKING:
+    from pipeline.fine_tuned.tuned import TunedModel
 
 Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]
@@ -77,7 +79,7 @@ class LoadedEncoder:
     recipe: VectorRecipe = VectorRecipe()
     """Pooling, scaling, prompts and maximum length of `embed`."""
     pretrained: Trained | None = None
-    tuned: TunedModel | None = None
+    tuned: "TunedModel | None" = None
 
     def __repr__(self) -> str:
         sizes = f"{self.settings.layers} layers, width {self.settings.width}, {self.vocabulary.size:,} entries"
@@ -301,11 +303,7 @@ def load_as(made: type[Loaded], location: str, device: Device = "auto") -> Loade
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    if not tuned:
-        return _load_pretrained(made, location, chosen)
-    model = open_tuned(location)
-    recipe = _fitting(stated_recipe(location) or trained_recipe(model.about), location, model.model)
-    return of_tuned(made, location, model, chosen, recipe)
+    return _load_tuned(made, location, chosen) if tuned else _load_pretrained(made, location, chosen)
 
 
 def _require_folder(written: str, location: str) -> None:
@@ -339,8 +337,18 @@ def _fitting(recipe: VectorRecipe, location: str, settings: Model) -> VectorReci
     return recipe
 
 
+def _load_tuned(made: type[Loaded], location: str, device: torch.device) -> Loaded:
+    """Load a fine-tuned model with its task. Raises CheckpointError if the files hold no such model."""
+    from pipeline.fine_tuned.model import open_tuned  # tasks are loaded only for models that have one
+    from pipeline.fine_tuned.tuned import trained_recipe
+
+    model = open_tuned(location)
+    recipe = _fitting(stated_recipe(location) or trained_recipe(model.about), location, model.model)
+    return of_tuned(made, location, model, device, recipe)
+
+
 def of_tuned(
-    made: type[Loaded], location: str, tuned: TunedModel, device: torch.device, recipe: VectorRecipe
+    made: type[Loaded], location: str, tuned: "TunedModel", device: torch.device, recipe: VectorRecipe
 ) -> Loaded:
     """Return a fine-tuned model on a device, as an object of the class `made`."""
     tuned.module.to(device).eval()

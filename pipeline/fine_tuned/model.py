@@ -2,11 +2,12 @@
 
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
-from pipeline.fine_tuned.published_tuned import is_task_head, of_published
+from pipeline.fine_tuned.published_tuned import of_published
 from pipeline.fine_tuned.tuned import TunedModel, of_record
-from pipeline.saved.checkpoints import CONFIG, TASK
-from pipeline.saved.files import MOST_CONFIG, NoModel, json_object
-from pipeline.saved.model import SavedModel, errors_of, head_of, open_saved
+from pipeline.saved.checkpoints import TASK
+from pipeline.saved.files import NoModel
+from pipeline.saved.model import SavedModel, errors_of, open_saved
+from pipeline.saved.task_heads import is_task_head
 
 
 def tuned_of(saved: SavedModel) -> TunedModel:
@@ -30,20 +31,6 @@ def is_published(saved: SavedModel) -> bool:
     A model with our manifest, but without task.json, counts only if its config names a head for a task.
     """
     return not saved.has_record and (not saved.has_manifest or is_task_head(saved.head))
-
-
-def has_task(location: str) -> bool:
-    """Return whether the files at a location name a task, without opening the model.
-
-    Raises CheckpointError if config.json is not a JSON object.
-    """
-    if storage.exists(storage.join(location, TASK)):
-        return True
-    path = storage.join(location, CONFIG)
-    try:
-        return storage.exists(path) and is_task_head(head_of(json_object(storage.read_at_most(path, MOST_CONFIG))))
-    except ValueError as error:
-        raise CheckpointError(f"checkpoint {path} cannot be read: {storage.first_line(error)}") from error
 
 
 def open_tuned(location: str, setting: str = "checkpoint") -> TunedModel:

@@ -16,11 +16,12 @@ from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
 from pipeline.fine_tuned.record import default_labels
 from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel
-from pipeline.model.families.table import FAMILIES, family_of
+from pipeline.model.families.table import family_of
 from pipeline.model.weights import require_sizes, shapes_of, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
+from pipeline.saved.task_heads import ANSWERS, is_task_head, task_heads
 from pipeline.saved.tensors import errors_with_location
 from pipeline.saved.weights import padding_rows, tensors_named
 from pipeline.tasks.prepared import resolved_cutting
@@ -28,8 +29,6 @@ from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 
-ANSWERS = ("classification", "tags", "spans", "choices")
-"""Keys of Family.architectures whose heads answer a task."""
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
@@ -45,16 +44,6 @@ LEAST_LENGTH = 8
 """A model_max_length in tokenizer_config.json below this number of tokens is ignored."""
 DIGEST = "digest"
 """Key in the lineage of models published by others: digest of the model's files and vocabulary."""
-
-
-def is_task_head(head: str | None) -> bool:
-    """Return whether `head` is the name of a published class that answers a task."""
-    return head in _task_heads()
-
-
-def _task_heads() -> list[str]:
-    """Return the names of the published classes that answer a task, of all families."""
-    return [family.architectures[use] for family in FAMILIES.values() for use in ANSWERS]
 
 
 def of_published(saved: SavedModel) -> TunedModel:
@@ -97,7 +86,7 @@ def _require_known_head(config: dict[str, Any]) -> str:
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
             f"{CONFIG}: {named}, so the model has no head for a task: give a model with one of "
-            f"{listed(_task_heads())}, or fine-tune this one first (jobs/finetune.py)"
+            f"{listed(task_heads())}, or fine-tune this one first (jobs/finetune.py)"
         )
     return head
 

@@ -35,7 +35,7 @@ NOT_IN = {
 """Room -> rooms before it that it does not need either."""
 CARRIES = {
     "workflows.pretrain": ({"tasks", "finetune", "predict", "embed", "serve", "grid", "api", "fine_tuned"}, 37_400),
-    "workflows.search": ({"serve", "grid", "api", "adapt", "ablation", "bench"}, 33_800),
+    "workflows.search": ({"serve", "grid", "api", "adapt", "ablation", "bench", "fine_tuned", "finetune"}, 27_200),
     "workflows.prepare": ({"tasks", "model", "objectives", "train", "export"}, 11_000),
 }
 """Job -> rooms that importing it may not load, and the most lines of ours that it may load.
@@ -48,7 +48,8 @@ LATE = {
         *("workflows.ablate -> ablation.picture", "workflows.pretrain -> show.run_end"),
     ),
     "fine-tuning and tasks are loaded only by models that fine-tune or predict": (
-        *("api -> finetune.lists", "api -> predict.rows"),
+        *("api -> finetune.lists", "api -> predict.rows", "workflows.search -> embed.rerank"),
+        *("embed.loaded -> fine_tuned.model", "embed.loaded -> fine_tuned.tuned"),
     ),
     "models and teachers are loaded only by runs that have one": (
         *("bench.train -> train.teacher", "train.building -> train.teacher", "workflows.pretrain -> embed.teacher"),
