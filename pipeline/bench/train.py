@@ -272,7 +272,7 @@ def _trained(
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
         own_slots = islice(slots(tables, phase.batch.rows_per_slot, concatenate), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
-        with compiled(module, rank.world) if compiling else nullcontext():
+        with compiled(module, rank.world, overlaps=not config.placement.graphs) if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     scores = _evaluated(config, tokens, work, module) | _scored_pairs(config, tokens, work, module, pairs)

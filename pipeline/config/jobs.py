@@ -251,8 +251,6 @@ def recording_problem(config: Pretrain) -> str | None:
     """Return what CUDA graphs need and the run does not have; None if they can be recorded on a GPU."""
     objective, attention = (flag_of(type(part)) for part in (config.objective, config.model.attention))
     placement = config.placement
-    if config.worker_range.most > 1:
-        return f"one worker, but workers is {config.workers}"
     if not isinstance(config.objective, Masked):
         return f"objective masked, but objective is {objective}"
     if not isinstance(config.model.attention, FullAttention | LocalAttention):

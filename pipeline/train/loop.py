@@ -32,12 +32,14 @@ from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
-from pipeline.train.graphs import SlotGraphs, capacity_of
+from pipeline.train.flat_gradients import equal_on_all_ranks
+from pipeline.train.graphs import SlotGraphs, capacity_of, has_single_slots
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
+from pipeline.train.recording import examples_of, problem_on_any_rank
 from pipeline.train.saver import Saver
 from pipeline.train.slots import Slot, SlotRecord, exchange, make_slot
-from pipeline.train.step import StepContext, distributed, train_step
+from pipeline.train.step import StepContext, distributed, prepare, train_step
 from pipeline.train.stragglers import Stragglers
 
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
@@ -80,6 +82,12 @@ class Work:
     """
     worker_name: str = "worker 0"
     """Name of this rank in messages."""
+    records: bool = True
+    """Whether placement.graphs records. Otherwise slots are filled and gradients kept as with graphs, but each operator
+    is launched on its own: so tests run on a CPU.
+    """
+    drop_graphs: Callable[[], None] | None = None
+    """Record that a new run has no graphs, because a rank could not record them; None: such a run stops."""
 
 
 def train(
@@ -97,12 +105,26 @@ def train(
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
     are not finite.
     """
-    objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
+    phase = work.config.phase_at(state.step)
+    for encoder in encoders_in(module):
+        encoder.settings = phase.model(encoder.settings)
+    objective: nn.Module = module
+    if (graphs := _graphs(work, module, optimizer, phase, state.step)) is None:
+        objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
+    hooked = objective if graphs is None else None
     with (
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
-        Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,
+        Stragglers(hooked, work.rank, work.world, work.worker_name, work.device) as stragglers,
     ):
-        return _train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
+        compute = StepContext(
+            device=work.device,
+            autocast=work.autocast,
+            seed=work.config.seed,
+            world=work.world,
+            graphs=graphs,
+            timed=stragglers.timed,
+        )
+        return _train_phase(work, tables, module, objective, optimizer, state, saver, stragglers, compute)
 
 
 def _train_phase(
@@ -114,25 +136,17 @@ def _train_phase(
     state: State,
     saver: Saver,
     stragglers: Stragglers,
+    compute: StepContext,
 ) -> State:
     """Do the work of `train`; `objective` is `module`, or DistributedDataParallel around it."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
-    for encoder in encoders_in(module):
-        encoder.settings = phase.model(encoder.settings)
     if state.step == 0:
         state = dataclasses.replace(
             state, heldout_before=state.heldout_before | _evaluate_and_log(work, module, state, phase)
         )
         _evaluate_on_blimp(work, module, state)
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
-    compute = StepContext(
-        device=work.device,
-        autocast=work.autocast,
-        seed=config.seed,
-        world=work.world,
-        graphs=_graphs(work, objective, phase) if config.placement.graphs else None,
-    )
     meter, extra = (
         Meter(work.world, state.interval, work.device),
         ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
@@ -178,14 +192,52 @@ def _evaluated(work: Work, module: Pretraining, state: State, phase: Phase, mete
     return dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
 
 
-def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
-    """Return the CUDA graphs of a phase's slots. Raises ConfigError if there is no GPU or there are several ranks."""
+def _graphs(
+    work: Work, module: Pretraining, optimizer: torch.optim.Optimizer, phase: Phase, done: int
+) -> SlotGraphs | None:
+    """Return the recorded steps of a phase, of which a run has `done` steps; None if each operator is launched.
+
+    Raises ConfigError if there is no GPU, or if a rank cannot record them and the run must have them.
+    """
+    config = work.config
+    if not config.placement.graphs:
+        return None
     require(
-        work.device.type == "cuda" and work.world == 1,
-        f"placement.graphs needs one worker with a GPU, but this run has {work.world} and its device is "
-        f"{work.device.type}: leave placement.graphs out",
+        work.device.type == "cuda" or not work.records,
+        f"placement.graphs needs a GPU, but the device of {work.worker_name} is {work.device.type}: leave "
+        "placement.graphs out",
     )
-    return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
+    graphs = SlotGraphs(
+        module,
+        work.autocast,
+        work.device,
+        capacity_of(phase),
+        reduce_precision=config.batch.reduce_precision if work.world > 1 else None,
+        single=has_single_slots(phase, work.world),
+        records=work.records,
+    )
+    if work.world > 1:
+        equal_on_all_ranks(module)
+
+    def record() -> None:
+        examples = examples_of(phase, work.vocabulary.size)
+        with out_of_memory_as_config_error(config, phase, None, work.device):
+            prepare(graphs, optimizer, module, examples, clip_norm=config.optimizer.clip_norm)
+
+    problem = problem_on_any_rank(record, work.world, work.worker_name)
+    if problem is None:
+        return graphs
+    if done or work.drop_graphs is None:
+        raise ConfigError(
+            f"placement.graphs: the steps cannot be recorded ({problem}): "
+            + ("go on where they can be recorded, or start under another --name without" if done else "leave out")
+            + " placement.graphs"
+        )
+    module.zero_grad(set_to_none=True)
+    if work.rank == 0:
+        work.drop_graphs()
+    work.say(f"CUDA graphs are off: the steps cannot be recorded ({problem})")
+    return None
 
 
 def _counts_of(module: Pretraining, records: Sequence[SlotRecord]) -> dict[str, int]:

@@ -110,7 +110,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
-    with compiled(module, world) if compiling else nullcontext():
+    with compiled(module, world, overlaps=not config.placement.graphs) if compiling else nullcontext():
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
