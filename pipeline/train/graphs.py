@@ -52,7 +52,7 @@ class Capacity:
 def capacity_of(phase: Phase) -> Capacity:
     """Return the capacity of a phase's slots."""
     sampling = phase.sampling
-    return Capacity(rows=phase.batch.rows_per_slot, row_length=sampling.row_length, masked_share=sampling.masking.share)
+    return Capacity(rows=phase.batch.slot_rows, row_length=sampling.row_length, masked_share=sampling.masking.share)
 
 
 @dataclass(frozen=True, kw_only=True)

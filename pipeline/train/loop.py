@@ -131,7 +131,7 @@ def _train_phase(
         autocast=work.autocast,
         seed=config.seed,
         world=work.world,
-        graphs=_graphs(work, objective, phase) if config.placement.graphs else None,
+        graphs=_graphs(work, objective, phase) if config.placement.graphs == "on" else None,
     )
     meter, extra = (
         Meter(work.world, state.interval, work.device),
@@ -140,7 +140,7 @@ def _train_phase(
     for step in range(start, phase.end):
         done = step + 1
         positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.rows_per_slot)
+        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.slot_rows)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         counts = _counts_of(module, records)
@@ -183,7 +183,7 @@ def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
     require(
         work.device.type == "cuda" and work.world == 1,
         f"placement.graphs needs one worker with a GPU, but this run has {work.world} and its device is "
-        f"{work.device.type}: leave placement.graphs out",
+        f"{work.device.type}: set placement.graphs auto or off",
     )
     return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
 
