@@ -55,7 +55,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
         islice(
-            slots(rows_of_range(settings, tokenizer, everything), config.batch.rows_per_slot, pa.concat_tables),
+            slots(rows_of_range(settings, tokenizer, everything), config.batch.slot_rows, pa.concat_tables),
             config.steps * config.batch.slots_per_step,
         )
     )
@@ -90,7 +90,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=0,
             world=1,
         ),

@@ -11,16 +11,17 @@ OUTPUT/runs/NAME/
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.config.flat import flatten, unflatten
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.locations import sqlite_file, sqlite_uri
 from pipeline.saved.checkpoints import CHECKPOINTS
-from pipeline.saved.naming import ADDED, FINGERPRINTED, implied_objective
+from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
@@ -44,6 +45,23 @@ class OfRun:
 def run_folder(config: Pretrain) -> str:
     """Return the folder of a named run."""
     return storage.join(config.output, "runs", str(config.name))
+
+
+def with_name(config: Pretrain, preset: str) -> Pretrain:
+    """Return the settings with the run's name: as set, otherwise the default name.
+
+    Runs of earlier versions have another default name, because slots were not chosen then. If the output folder has
+    such a run, and none of the present name, the settings get the name of the earlier run, so that it is continued.
+    """
+    if config.name:
+        return config
+    names = [default_name(preset, settings) for settings in (config, with_usual_slots(config))]
+    named, earlier = (replace(config, name=name) for name in names)
+    if names[0] != names[1]:
+        with suppress(OSError):  # the run itself reports storage that cannot be read
+            begun, begun_earlier = (storage.exists(storage.join(run_folder(each), RUN)) for each in (named, earlier))
+            return earlier if begun_earlier and not begun else named
+    return named
 
 
 def read_run(folder: str) -> dict[str, Any] | None:

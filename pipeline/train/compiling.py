@@ -79,9 +79,7 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 
 @contextmanager
-def compiled(
-    module: nn.Module, world: int = 1, backend: str = "inductor", *, overlaps: bool = True
-) -> Generator[None]:
+def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, overlaps: bool = True) -> Generator[None]:
     """Compile the module's forward for batches of all sizes: as one graph, or with `world` ranks each layer.
 
     `overlaps`: with several ranks, DistributedDataParallel sends gradients during the backward.

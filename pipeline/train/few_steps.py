@@ -68,7 +68,7 @@ def few_steps(config: Pretrain, length: int) -> FewSteps:
     try:
         with out_of_memory_as_config_error(config, phase, None, device):
             take_step = _stepper(config, phase.sampling, length, device)
-            rows, slots, updates = _timed(take_step, min(phase.batch.rows_per_slot, most_rows))
+            rows, slots, updates = _timed(take_step, min(phase.batch.slot_rows, most_rows))
     finally:
         torch.set_num_threads(threads)
     on_gpu = device.type == "cuda"

@@ -56,12 +56,12 @@ class Capacity:
 def capacity_of(phase: Phase) -> Capacity:
     """Return the capacity of a phase's slots."""
     sampling = phase.sampling
-    return Capacity(rows=phase.batch.rows_per_slot, row_length=sampling.row_length, masked_share=sampling.masking.share)
+    return Capacity(rows=phase.batch.slot_rows, row_length=sampling.row_length, masked_share=sampling.masking.share)
 
 
 def has_single_slots(phase: Phase, world: int) -> bool:
     """Return whether each step of a phase is one slot on one rank."""
-    return world == 1 and phase.batch.rows_per_step == phase.batch.rows_per_slot
+    return world == 1 and phase.batch.rows_per_step == phase.batch.slot_rows
 
 
 Gradients = list[tuple[nn.Parameter, Tensor]]

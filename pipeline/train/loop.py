@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
-from pipeline.config.checks import require
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
@@ -32,14 +31,12 @@ from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
-from pipeline.train.flat_gradients import equal_on_all_ranks
-from pipeline.train.graphs import SlotGraphs, capacity_of, has_single_slots
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
-from pipeline.train.recording import examples_of, problem_on_any_rank
+from pipeline.train.recording import recorded_steps
 from pipeline.train.saver import Saver
 from pipeline.train.slots import Slot, SlotRecord, exchange, make_slot
-from pipeline.train.step import StepContext, distributed, prepare, train_step
+from pipeline.train.step import StepContext, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
@@ -109,7 +106,7 @@ def train(
     for encoder in encoders_in(module):
         encoder.settings = phase.model(encoder.settings)
     objective: nn.Module = module
-    if (graphs := _graphs(work, module, optimizer, phase, state.step)) is None:
+    if (graphs := recorded_steps(work, module, optimizer, phase, state.step)) is None:
         objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
     hooked = objective if graphs is None else None
     with (
@@ -154,7 +151,7 @@ def _train_phase(
     for step in range(start, phase.end):
         done = step + 1
         positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.rows_per_slot)
+        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.slot_rows)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         counts = _counts_of(module, records)
@@ -190,54 +187,6 @@ def _evaluated(work: Work, module: Pretraining, state: State, phase: Phase, mete
     blimp = _evaluate_on_blimp(work, module, state)
     meter.resume_clock()
     return dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
-
-
-def _graphs(
-    work: Work, module: Pretraining, optimizer: torch.optim.Optimizer, phase: Phase, done: int
-) -> SlotGraphs | None:
-    """Return the recorded steps of a phase, of which a run has `done` steps; None if each operator is launched.
-
-    Raises ConfigError if there is no GPU, or if a rank cannot record them and the run must have them.
-    """
-    config = work.config
-    if not config.placement.graphs:
-        return None
-    require(
-        work.device.type == "cuda" or not work.records,
-        f"placement.graphs needs a GPU, but the device of {work.worker_name} is {work.device.type}: leave "
-        "placement.graphs out",
-    )
-    graphs = SlotGraphs(
-        module,
-        work.autocast,
-        work.device,
-        capacity_of(phase),
-        reduce_precision=config.batch.reduce_precision if work.world > 1 else None,
-        single=has_single_slots(phase, work.world),
-        records=work.records,
-    )
-    if work.world > 1:
-        equal_on_all_ranks(module)
-
-    def record() -> None:
-        examples = examples_of(phase, work.vocabulary.size)
-        with out_of_memory_as_config_error(config, phase, None, work.device):
-            prepare(graphs, optimizer, module, examples, clip_norm=config.optimizer.clip_norm)
-
-    problem = problem_on_any_rank(record, work.world, work.worker_name)
-    if problem is None:
-        return graphs
-    if done or work.drop_graphs is None:
-        raise ConfigError(
-            f"placement.graphs: the steps cannot be recorded ({problem}): "
-            + ("go on where they can be recorded, or start under another --name without" if done else "leave out")
-            + " placement.graphs"
-        )
-    module.zero_grad(set_to_none=True)
-    if work.rank == 0:
-        work.drop_graphs()
-    work.say(f"CUDA graphs are off: the steps cannot be recorded ({problem})")
-    return None
 
 
 def _counts_of(module: Pretraining, records: Sequence[SlotRecord]) -> dict[str, int]:

@@ -110,8 +110,8 @@ def run_worker(job: Job, device: torch.device) -> None:
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
-    with compiled(module, world, overlaps=not config.placement.graphs) if compiling else nullcontext():
-        state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
+    with compiled(module, world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
+        state = train(work, slots_of_blocks(blocks, phase.batch.slot_rows), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
     summary = summarise(job, work, module, state, phase, tokenizer)
@@ -138,7 +138,7 @@ def _work_of(
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=rank,
             world=world,
         ),

@@ -56,7 +56,7 @@ def measure_languages(
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=work.rank,
             world=work.world,
             language=language,

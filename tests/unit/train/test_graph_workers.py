@@ -104,7 +104,7 @@ def call(training: "Training", without_dropout: Pretrain, tmp_path: Path) -> Cal
         world: int, folder: str, *, graphs: bool = True, stop_at: int | None = None, dropout: float = 0.0
     ) -> tuple:
         model = replace(config.model, hidden_dropout=dropout)
-        chosen = replace(config, model=model, placement=Placement(graphs=graphs))
+        chosen = replace(config, model=model, placement=Placement(graphs="on" if graphs else "off"))
         return world, chosen, training.vocabulary, blocks, tmp_path / folder, stop_at
 
     return arguments

@@ -71,7 +71,6 @@ def test_slots_have_few_sizes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"workers": 2}, "placement.graphs needs one worker, but workers is 2"),
         ({"objective": PRESETS["electra-tiny"].objective}, "placement.graphs needs objective masked, but"),
         (
             {"model": PRESETS["bigbird-base"].model},
@@ -81,7 +80,7 @@ def test_slots_have_few_sizes() -> None:
 )
 def test_what_cannot_be_recorded_is_refused(words: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Pretrain(placement=Placement(graphs=True), **words)
+        Pretrain(placement=Placement(graphs="on"), **words)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_what_cannot_be_recorded_is_refused(words: Mapping[str, Any], message: s
 )
 def test_settings_that_exclude_graphs(other: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Pretrain(placement=Placement(graphs=True, **other))
+        Pretrain(placement=Placement(graphs="on", **other))
 
 
 def steps_on_gpu(preset: str, slots: list[Slot], *, graphs: bool) -> tuple[list[Tensor], list[Tensor], int]:

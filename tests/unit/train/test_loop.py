@@ -385,4 +385,4 @@ def test_a_run_on_a_cpu_has_no_graphs(training, tiny_config, tmp_path):
     with pytest.raises(
         ConfigError, match="placement.graphs needs one worker with a GPU, but this run has 1 and its device is cpu"
     ):
-        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs=True)), tmp_path, {})
+        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs="on")), tmp_path, {})

@@ -36,8 +36,8 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.files.storage import write_json
 from pipeline.presets.table import PRESETS
-from pipeline.saved.naming import ADDED, default_name, with_name
-from pipeline.saved.run import is_finished, read_run, read_summary, run_folder, settings_of, write_run
+from pipeline.saved.naming import ADDED, default_name
+from pipeline.saved.run import is_finished, read_run, read_summary, run_folder, settings_of, with_name, write_run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.run_identity import identity, refuse_differences, refuse_other_versions, rollback_step
 

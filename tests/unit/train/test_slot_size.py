@@ -7,7 +7,7 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.presets.table import PRESETS
-from pipeline.saved.naming import with_name
+from pipeline.saved.run import with_name
 from pipeline.train.plan import loads, plan_text, read_prices
 from pipeline.train.slot_size import advised_rows, slot_advice
 
@@ -43,7 +43,7 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
     busy = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=128))  # graphs gain nothing here
     assert str(slot_advice(busy)).endswith("--batch.rows-per-slot 256")
     assert str(slot_advice(replace(config, workers=2))).endswith("--batch.rows-per-slot 256")
-    assert str(slot_advice(replace(config, placement=Placement(graphs=True)))).endswith("--batch.rows-per-slot 256")
+    assert str(slot_advice(replace(config, placement=Placement(graphs="on")))).endswith("--batch.rows-per-slot 256")
     assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
     assert slot_advice(replace(config, batch=Batch(rows_per_step=32, rows_per_slot=32))) is None
     phases = TwoPhases(maximum_length=512, rows_per_step=512, rows_per_slot=8)
@@ -58,7 +58,7 @@ def test_the_plan_has_the_advice() -> None:
 
 def test_the_plan_counts_one_launch_for_a_recorded_slot() -> None:
     eager = with_name(replace(BASE, placement=Placement(compile="off")), "bert-base")
-    recorded = replace(eager, placement=Placement(compile="off", graphs=True))
+    recorded = replace(eager, placement=Placement(compile="off", graphs="on"))
     texts = [plan_text(config, read_prices()) for config in (eager, recorded)]
     assert "operators per slot, which take" in texts[0] and "one per slot, for about" in texts[1]
     assert load_seconds(recorded) == 0 < load_seconds(eager)
