@@ -30,8 +30,9 @@ from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.hardware import autocast_of, chosen_precision
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import train
 from pipeline.train.run_stream import stream_of_run
+from pipeline.train.work import Work
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 

@@ -67,9 +67,10 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.loop import Work, accuracies_on_pairs, train
+from pipeline.train.loop import accuracies_on_pairs, train
 from pipeline.train.outcome import outcome
 from pipeline.train.summary import figures, progress_reporter
+from pipeline.train.work import Work
 
 if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what teachers need
     import pyarrow as pa

@@ -7,18 +7,16 @@ import dataclasses
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from pipeline.batch import Batch
-from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
-from pipeline.evaluation.blimp import Blimp, evaluate_pairs
+from pipeline.evaluation.blimp import evaluate_pairs
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.evaluation.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
@@ -28,7 +26,6 @@ from pipeline.optim.loss_scale import scales_loss
 from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
 from pipeline.text.masked_rows import MaskedRows
-from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
@@ -38,53 +35,13 @@ from pipeline.train.saver import Saver
 from pipeline.train.slots import Slot, SlotRecord, exchange, make_slot
 from pipeline.train.step import StepContext, distributed, train_step
 from pipeline.train.stragglers import Stragglers
+from pipeline.train.work import Work
 
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
     import pyarrow as pa
 
 MOST_SKIPPED = 20
 """A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """Inputs of the loop on one rank."""
-
-    config: Pretrain
-    folder: str
-    vocabulary: Vocabulary
-    rank: int
-    world: int
-    device: torch.device
-    autocast: torch.autocast
-    heldout: Sequence[Batch]
-    """This rank's held-out batches of the phase."""
-    blimp: Blimp | None = None
-    """Minimal pairs to evaluate on; None if evaluation.blimp is not set."""
-    peak_flops: float | None = None
-    """Peak operations per second of this rank's device; None where unknown."""
-    log: Callable[[int, dict[str, float]], None]
-    """Log (steps done, metrics); a no-op on ranks other than 0."""
-    flush: Callable[[], None]
-    """Flush logged metrics before a checkpoint is published.
-
-    A run that resumes from a checkpoint logs only later steps. Called from another thread.
-    """
-    say: Callable[[str], None] = print
-    """Report a line to the user; a no-op on ranks other than 0. Called from other threads too."""
-    leaving: Callable[[], bool] = lambda: False
-    """Return whether a node of the run will be preempted.
-
-    All ranks call this function after the same steps and get the same answer.
-    """
-    worker_name: str = "worker 0"
-    """Name of this rank in messages."""
-    records: bool = True
-    """Whether placement.graphs records. Otherwise slots are filled and gradients kept as with graphs, but each operator
-    is launched on its own: so tests run on a CPU.
-    """
-    drop_graphs: Callable[[], None] | None = None
-    """Record that a new run has no graphs, because a rank could not record them; None: such a run stops."""
 
 
 def train(
@@ -121,21 +78,21 @@ def train(
             graphs=graphs,
             timed=stragglers.timed,
         )
-        return _train_phase(work, tables, module, objective, optimizer, state, saver, stragglers, compute)
+        take_step = partial(train_step, objective, optimizer, compute=compute)
+        return _train_phase(work, tables, module, optimizer, state, saver, stragglers, take_step)
 
 
 def _train_phase(
     work: Work,
     tables: "Iterator[pa.Table | MaskedRows]",
     module: Pretraining,
-    objective: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: State,
     saver: Saver,
     stragglers: Stragglers,
-    compute: StepContext,
+    take_step: Callable[..., tuple[dict[str, torch.Tensor], torch.Tensor]],
 ) -> State:
-    """Do the work of `train`; `objective` is `module`, or DistributedDataParallel around it."""
+    """Do the work of `train`; `take_step` is `train_step` of this module."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
     if state.step == 0:
@@ -158,10 +115,8 @@ def _train_phase(
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         with out_of_memory_as_config_error(config, phase, done, work.device):
             batches = [(slot.record.index, slot.batch) for slot in slots]
-            sums, norm = train_step(
-                objective, optimizer, batches, divisors(counts, module.weights), compute,
-                step=step, rate=rate, clip_norm=config.optimizer.clip_norm,
-            )  # fmt: skip
+            shares = divisors(counts, module.weights)
+            sums, norm = take_step(batches, shares, step=step, rate=rate, clip_norm=config.optimizer.clip_norm)
         state = advance(state, records)
         meter.add(_step_of(state.step, sums, counts, norm, records))
         if done % config.tracking.every == 0 or done == phase.end:

@@ -1,7 +1,6 @@
 """Record the steps of a phase as CUDA graphs before its first step, on all ranks or on none."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,13 +17,11 @@ from pipeline.train.graphs import SIZES, SlotGraphs, capacity_of, has_single_slo
 from pipeline.train.hardware import out_of_memory_as_config_error
 from pipeline.train.random_rows import random_batch
 from pipeline.train.step import prepare
-
-if TYPE_CHECKING:  # the loop imports this module
-    from pipeline.train.loop import Work
+from pipeline.train.work import Work
 
 
 def recorded_steps(
-    work: "Work", module: Pretraining, optimizer: torch.optim.Optimizer, phase: Phase, done: int
+    work: Work, module: Pretraining, optimizer: torch.optim.Optimizer, phase: Phase, done: int
 ) -> SlotGraphs | None:
     """Return the recorded steps of a phase of a run with `done` steps; None if each operator is to be launched.
 

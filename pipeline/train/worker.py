@@ -47,8 +47,9 @@ from pipeline.train.hardware import (
 )
 from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import train
 from pipeline.train.teacher import start_from_teacher
+from pipeline.train.work import Work
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
 STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`

@@ -17,9 +17,9 @@ from pipeline.saved import checkpoints
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.job import Job
-from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome
 from pipeline.train.run_identity import EVALUATED_ROWS
+from pipeline.train.work import Work
 
 BY_FREQUENCY = "loss_by_frequency"
 """Entry of summary.json: held-out masked losses by token frequency."""

@@ -28,8 +28,9 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint, flat_gradients
 from pipeline.train.checkpoint import State
 from pipeline.train.graphs import Capacity, SlotGraphs
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import train
 from pipeline.train.step import StepContext, distributed, prepare, train_step
+from pipeline.train.work import Work
 from tests.ranks import Ranks
 
 if TYPE_CHECKING:  # the ranks, which import this module, do not need what it imports
