@@ -240,8 +240,11 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(config.placement.threads or max(1, cores() // local))
         config, teacher = _with_teacher(config, tokens, say)
+        automatic = config.placement.graphs == "auto"
         config = _with_choices(config, rank, say)
-        measured = _trained(config, tokens, location, teacher, rank, say, pairs)
+        measured = _trained(
+            config, tokens, location, teacher, rank, say, pairs, drop_graphs=no_op if automatic else None
+        )
         if rank.rank == 0:
             storage.write_json(storage.join(run_folder(config), RESULT), measured)
         return measured
@@ -255,6 +258,7 @@ def _trained(
     rank: Rank,
     say: Report,
     pairs: Sequence[Paradigm],
+    drop_graphs: Callable[[], None] | None,
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
     phase, size = config.all_phases[0], tokens.vocabulary.size
@@ -269,7 +273,7 @@ def _trained(
         start_from_teacher(module, say)
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
-    work = _work(config, tokens, rank, precision, say)
+    work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
         own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
@@ -290,7 +294,8 @@ def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
         if rank.world > 1:
             dist.all_reduce(least, dist.ReduceOp.MIN)
         memory = replace(memory, bytes=int(least))
-    chosen, line = with_choices(replace(config, workers=rank.world), None, Where(on_gpus=on_gpus, memory=memory))
+    where = Where(on_gpus=on_gpus, memory=memory, gpus=int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    chosen, line = with_choices(replace(config, workers=rank.world), None, where)
     if line is not None:
         say(line)
     return replace(chosen, workers=config.workers)

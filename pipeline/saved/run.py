@@ -75,6 +75,13 @@ def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corp
     storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
 
 
+def forget_setting(folder: str, name: str) -> None:
+    """Remove a setting from the identity that is recorded in the folder of a run."""
+    if recorded := read_run(folder):
+        kept = {key: value for key, value in recorded["identity"].items() if key != name}
+        storage.write_json(storage.join(folder, RUN), recorded | {"identity": kept})
+
+
 def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:
     """Return the contents of run.json."""
     return {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder}

@@ -9,6 +9,7 @@ import torch
 from pipeline.config.jobs import Pretrain, recording_problem, with_slot_rows
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
+from pipeline.train.overlap import overlap_problem
 from pipeline.train.slot_memory import fitting_rows, step_bytes
 from pipeline.train.slot_size import BUSY_TOKENS, slot_advice
 
@@ -34,6 +35,8 @@ class Where:
     on_gpus: bool
     memory: FreeMemory | None = None
     """The GPU with the least free memory; None if no GPU was asked, or none answered."""
+    gpus: float | None = None
+    """Most GPUs of one machine; None if not known."""
 
 
 def free_memory(device: torch.device) -> FreeMemory:
@@ -41,9 +44,12 @@ def free_memory(device: torch.device) -> FreeMemory:
     return FreeMemory(gpu=torch.cuda.get_device_name(device), bytes=torch.cuda.mem_get_info(device)[0])
 
 
-def records(config: Pretrain, where: Where) -> bool:
-    """Return whether placement.graphs auto means on: whether a step of the run can be recorded where it starts."""
-    return where.on_gpus and recording_problem(config) is None
+def _automatic_problem(config: Pretrain, where: Where) -> str | None:
+    """Return what placement.graphs auto needs to be on, and the run does not have where it starts; None: it is on."""
+    if not where.on_gpus:
+        return "a GPU, but its workers have none"
+    gpu = None if where.memory is None else where.memory.gpu
+    return recording_problem(config) or overlap_problem(config, gpu, where.gpus)
 
 
 def with_choices(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> tuple[Pretrain, str | None]:
@@ -100,10 +106,15 @@ def _with_graphs(config: Pretrain, recorded: Mapping[str, Any] | None, where: Wh
                 f"{problem}: change this, or go on without them with --placement.graphs off"
             )
     elif graphs == "auto":
-        graphs = "on" if records(config, where) else "off"
+        graphs = "on" if _automatic_problem(config, where) is None else "off"
     elif graphs == "on" and problem is not None:
         raise ConfigError(f"placement.graphs (on) needs {problem}: set placement.graphs auto or off")
     return replace(config, placement=replace(config.placement, graphs=graphs))
+
+
+def without_graphs(config: Pretrain) -> Pretrain:
+    """Return the settings with placement.graphs off."""
+    return replace(config, placement=replace(config.placement, graphs="off"))
 
 
 def _line(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> str | None:
@@ -122,10 +133,10 @@ def choice_text(config: Pretrain, where: Where) -> str:
         for group, phase, is_auto in zip(GROUPS, config.all_phases, _automatic(config))
         if is_auto
     ]
-    if config.placement.graphs == "auto":
-        problem = recording_problem(config)
-        parts.append(f"placement.graphs auto: {'on' if records(config, where) else f'off, they need {problem}'}")
     chosen = _with_slots(config, None, where)
+    if config.placement.graphs == "auto":
+        problem = _automatic_problem(chosen, where)
+        parts.append(f"placement.graphs auto: {'on' if problem is None else f'off, they need {problem}'}")
     most = min(phase.batch.fewest_slots for phase in chosen.all_phases)
     return (
         f"{'; '.join(parts)}; this run can go on with up to {most} worker{'s' * (most > 1)}; "

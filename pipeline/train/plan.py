@@ -139,8 +139,9 @@ class Gradients:
 def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
-    Compiled code that recomputes layers completes all gradients only at the end of the backward pass, so it sends no
-    gradients during the pass. Other layers are compiled one by one. The code of objectives in EAGER is never compiled.
+    Recorded steps send gradients after the last slot. Compiled code that recomputes layers completes all gradients only
+    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one. The
+    code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
@@ -150,7 +151,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=tables * rows * model.embedded_width,
-        overlapped=_is_eager(config) or not config.placement.recompute,
+        overlapped=config.placement.graphs != "on" and (_is_eager(config) or not config.placement.recompute),
         bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
@@ -356,7 +357,7 @@ def plan_text(
         * isinstance(config.objective, Distilled | DistilledVectors),
         *here,
         *[("launches", _launches_text(config))] * on_gpus,
-        *[("gradients", _gradients_text(gradients, world))] * (world > 1),
+        *[("gradients", _gradients_text(gradients, world, config.placement.graphs))] * (world > 1),
         (
             "storage",
             f"{gigabytes:,.1f} GB of checkpoints ({checkpoints} kept, one being written), "
@@ -436,13 +437,15 @@ def _launches_text(config: Pretrain) -> str:
     return f"{seconds} ({kind})"
 
 
-def _gradients_text(gradients: Gradients, world: int) -> str:
+def _gradients_text(gradients: Gradients, world: int, graphs: str) -> str:
     """Return the gradient traffic per step as text."""
     if world == 1:
         return "not sent: one worker"
     sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
     if gradients.overlapped:
         return f"{sent} during the backward of its last slot, gradients of the embeddings after it"
+    if graphs == "on":
+        return f"{sent} after its last slot, which is recorded in a CUDA graph"
     return f"{sent} after its last slot, because compiled code that recomputes layers completes all gradients at once"
 
 

@@ -70,7 +70,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     resources, memory = _join_cluster(config, uri)
     with os_errors_as_checkpoint_error(config):
         begun = run.read_run(run.run_folder(config))
-    where = Where(on_gpus=resources.gpu, memory=memory)
+    where = Where(on_gpus=resources.gpu, memory=memory, gpus=cluster.gpus_of_machine(config.placement))
+    graphs_automatic = config.placement.graphs == "auto"
     config, choice = with_choices(config, begun and begun["identity"], where)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
@@ -96,6 +97,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 config.model.maximum_positions,
             ),
             tracker=tracker,
+            graphs_automatic=graphs_automatic,
         )
         return _train_and_export(job, resources, uri, start, choice, report)
 
