@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.errors import ConfigError
     from pipeline.presets.table import PRESETS, as_toml, require_init, split_preset, starting_point
     from pipeline.reporting import print_line
-    from pipeline.saved.run import with_name
+    from pipeline.saved.naming import with_name
 
     preset, rest = split_preset(arguments)
     about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
@@ -60,6 +60,9 @@ def main(arguments: Sequence[str]) -> None:
     if "show" in asked:
         print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
         return
+    from pipeline.saved.run import with_begun_name  # it reads the output folder, which --show does not need
+
+    config = with_begun_name(unnamed, preset)
     if "gpu" in asked and "plan" not in asked:
         raise ConfigError(f"gpu ({asked['gpu']}) is for a plan, and a run asks its GPUs: add --plan, or leave it out")
     if "plan" in asked:

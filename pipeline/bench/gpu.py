@@ -42,7 +42,7 @@ from pipeline.model.flops import utilisation
 from pipeline.objectives.table import flops_per_token
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, print_line
-from pipeline.saved.run import with_name
+from pipeline.saved.naming import with_name
 from pipeline.train.automatic import free_memory
 from pipeline.train.hardware import device_peak
 

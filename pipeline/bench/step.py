@@ -241,12 +241,12 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     return "".join(cells)
 
 
-def _case_of(size: str, family: FamilyName, length: int) -> Case:
+def case_of(size: str, family: FamilyName, length: int) -> Case:
     """Return a case with one full row, to read its model's settings."""
     return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
 
 
-def _rows_of(case: Case, device: torch.device) -> int:
+def rows_of(case: Case, device: torch.device) -> int:
     """Return the rows per batch of a case."""
     if device.type == "cpu":
         return ROWS.get(case.size, ROWS_OTHERWISE)
@@ -292,7 +292,7 @@ def run(
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
-    dropped = _case_of(sizes[0], family, length).model
+    dropped = case_of(sizes[0], family, length).model
     print(
         f"{family}, {device_name(device)}, {precision}, dropout {dropped.hidden_dropout:g}, "
         f"attention dropout {dropped.attention_dropout if attention_dropout else 0:g}, torch {torch.__version__}; "
@@ -305,7 +305,7 @@ def run(
     ratios = {}
     for size in sizes:
         for kind in lengths:
-            batch_rows = rows or _rows_of(_case_of(size, family, length), device)
+            batch_rows = rows or rows_of(case_of(size, family, length), device)
             case = Case(
                 size=size,
                 rows=batch_rows,
@@ -393,7 +393,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"sizes ({unknown[0]}) must be of {', '.join(SIZES)}")
     sizes = options.sizes or (["base", "large"] if torch.cuda.is_available() else list(AIMS))
     for size in sizes:
-        if options.length > (most := _case_of(size, options.family, options.length).model.maximum_positions):
+        if options.length > (most := case_of(size, options.family, options.length).model.maximum_positions):
             parser.error(
                 f"--length ({options.length}) must be at most {most}, the positions of {options.family} {size}"
             )
@@ -403,7 +403,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         if not set(options.modes).isdisjoint(GRAPH_MODES):
-            cases = [_case_of(size, options.family, options.length) for size in sizes]
+            cases = [case_of(size, options.family, options.length) for size in sizes]
             _require_recordable(cases, Placement(graphs="on", precision=options.precision))
     except ConfigError as error:
         parser.error(str(error))

@@ -51,7 +51,8 @@ from pipeline.optim.build import build_optimizer
 from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
-from pipeline.saved.run import run_folder, with_name
+from pipeline.saved.naming import with_name
+from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
 from pipeline.train.automatic import Where, free_memory, with_choices

@@ -127,12 +127,12 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     L, H = model.layers, model.width
     layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
-    keys = sum(_keys(model, number, counted) for number in range(L))
+    keys = sum(keys_per_token(model, number, counted) for number in range(L))
     products = 3 if model.has_distances else 1  # content by content, content by position, position by content
     return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
 
 
-def _keys(model: Model, layer: int, counted: TokenCounts) -> float:
+def keys_per_token(model: Model, layer: int, counted: TokenCounts) -> float:
     """Return the keys per token of a layer.
 
     For local layers this is an upper bound, the window or the mean length that a token sees, whichever is less: tokens

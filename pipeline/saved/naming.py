@@ -1,5 +1,6 @@
 """Settings that identify a run, also those that earlier versions did not record, and the default name of a run."""
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -118,3 +119,8 @@ def default_name(preset: str, config: Pretrain) -> str:
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
     return f"{preset}-{digest[:8]}"
+
+
+def with_name(config: Pretrain, preset: str) -> Pretrain:
+    """Return the settings with the run's name: as set, otherwise the default name."""
+    return config if config.name else dataclasses.replace(config, name=default_name(preset, config))

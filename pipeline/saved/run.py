@@ -19,11 +19,11 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
-from pipeline.files.locations import sqlite_file, sqlite_uri
+from pipeline.files.locations import absolute, sqlite_file, sqlite_uri
 from pipeline.saved.checkpoints import CHECKPOINTS
 from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
-SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
+SUMMARY, RUN, VOCABULARY, RUNS = "summary.json", "run.json", "vocabulary", "runs"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 LOCATED = ("export", "checkpoint", "mlflow_uri")
@@ -44,24 +44,24 @@ class OfRun:
 
 def run_folder(config: Pretrain) -> str:
     """Return the folder of a named run."""
-    return storage.join(config.output, "runs", str(config.name))
+    return storage.join(config.output, RUNS, str(config.name))
 
 
-def with_name(config: Pretrain, preset: str) -> Pretrain:
-    """Return the settings with the run's name: as set, otherwise the default name.
+def with_begun_name(config: Pretrain, preset: str) -> Pretrain:
+    """Return the settings with the name of the run that they begin or continue: as set, else a default name.
 
-    Runs of earlier versions have another default name, because slots were not chosen then. If the output folder has
-    such a run, and none of the present name, the settings get the name of the earlier run, so that it is continued.
+    Earlier versions had numbers where slots are `auto` now, and so other default names. The run has the name of an
+    earlier version if the output folder has a run of that name, and none of the present name.
     """
     if config.name:
         return config
+    output = absolute(config.output)
     names = [default_name(preset, settings) for settings in (config, with_usual_slots(config))]
-    named, earlier = (replace(config, name=name) for name in names)
+    begun = [False, False]
     if names[0] != names[1]:
         with suppress(OSError):  # the run itself reports storage that cannot be read
-            begun, begun_earlier = (storage.exists(storage.join(run_folder(each), RUN)) for each in (named, earlier))
-            return earlier if begun_earlier and not begun else named
-    return named
+            begun = [storage.exists(storage.join(output, RUNS, name, RUN)) for name in names]
+    return replace(config, name=names[1] if begun == [False, True] else names[0])
 
 
 def read_run(folder: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain, recording_problem, with_slot_rows
 from pipeline.config.phases import Phase
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, listed
 from pipeline.train.overlap import overlap_problem
 from pipeline.train.slot_memory import fitting_rows, step_bytes
 from pipeline.train.slot_size import BUSY_TOKENS, slot_advice
@@ -68,12 +68,13 @@ def _with_slots(config: Pretrain, recorded: Mapping[str, Any] | None, where: Whe
         kept.get(f"{group}.rows_per_slot") or chosen_rows(config, phase, where) if is_auto else phase.batch.slot_rows
         for group, phase, is_auto in zip(GROUPS, config.all_phases, _automatic(config))
     ]
-    try:
-        return with_slot_rows(config, rows)
-    except ConfigError as error:
-        if recorded is None:
-            raise
-        raise ConfigError(f"run {config.name} keeps the slots that it started with, but {error}") from error
+    most = min(phase.batch.fewest_slots for phase in with_slot_rows(replace(config, workers=1), rows).all_phases)
+    if recorded is not None and config.worker_range.most > most:
+        raise ConfigError(
+            f"workers ({config.workers}) must be at most {most}, because run {config.name} keeps the slots that it "
+            f"started with ({listed(dict.fromkeys(rows))} rows): use at most {most}, or start another --name"
+        )
+    return with_slot_rows(config, rows)
 
 
 def _automatic(config: Pretrain) -> list[bool]:

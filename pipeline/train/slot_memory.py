@@ -8,7 +8,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import FamilyName
 from pipeline.config.phases import Phase
 from pipeline.model.encoder import encoders_in
-from pipeline.model.flops import PEAKS, chip_of
+from pipeline.model.flops import PEAKS, TokenCounts, chip_of, keys_per_token
 from pipeline.objectives.table import build_objective
 
 FREE_SHARE = 0.8
@@ -36,11 +36,23 @@ class TokenBytes:
     labels: float
     """Per masked token and entry of the vocabulary."""
     scores: float = 0.0
-    """Per layer, head and token of the same row, where attention is computed on scores of padded rows."""
+    """Per layer, head and key of the token, where attention computes its scores in memory."""
+    once_width: float = 0.0
+    """Per unit of the width, in one layer at a time."""
 
 
 TOKEN_BYTES: dict[FamilyName, TokenBytes] = {
     "bert": TokenBytes(width=29.0, inner=2.7, once=3.0, labels=0.6),
+    "roberta": TokenBytes(width=29.2, inner=2.4, once=3.5, labels=0.4),
+    "xlm-roberta": TokenBytes(width=29.2, inner=2.4, once=3.5, labels=0.4),
+    "electra": TokenBytes(width=33.0, inner=0.9, once=5.9, labels=0.1),
+    "distilbert": TokenBytes(width=29.2, inner=2.3, once=3.5, labels=0.4),
+    "albert": TokenBytes(width=29.5, inner=2.0, once=3.9, labels=0.0),
+    "modernbert": TokenBytes(width=25.5, inner=3.4, once=2.7, labels=0.3),
+    "deberta": TokenBytes(width=41.2, inner=0.0, once=11.6, labels=0.0, scores=10.5, once_width=56.4),
+    "deberta-v2": TokenBytes(width=50.3, inner=0.0, once=4.5, labels=0.0, scores=7.0),
+    "longformer": TokenBytes(width=29.4, inner=1.9, once=4.0, labels=0.5),
+    "bigbird": TokenBytes(width=119.0, inner=0.0, once=11.6, labels=0.3, scores=4.9),
 }
 """Family -> bytes, fitted to the peak memory on a CUDA device that computes nothing (tests/cuda/memory.py)."""
 
@@ -63,19 +75,21 @@ def _fixed_and_row(config: Pretrain, phase: Phase, gpu: str) -> tuple[float, flo
         module = build_objective(config.objective, phase.sampling, config.model, config.vocabulary.size)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     token_bytes, sampling = TOKEN_BYTES[config.model.family], phase.sampling
-    token = 0.0
+    token, length = 0.0, sampling.maximum_length
+    row = TokenCounts(tokens=length, squares=length * length, masked=0)
     for encoder in encoders_in(module):
         model, layers = encoder.settings, len(encoder.applied_layers)
+        keys = sum(keys_per_token(model, number, row) for number in range(layers)) / layers
         layer = (
             token_bytes.width * model.width
             + token_bytes.inner * model.inner_rows
-            + token_bytes.scores * model.heads * sampling.maximum_length
+            + token_bytes.scores * model.heads * keys
         )
         if config.placement.recompute and config.placement.recompute_products:
             token += layers * INPUT_BYTES * model.width + layer
         else:
             token += layers * layer
-        token += token_bytes.once * model.inner_rows
+        token += token_bytes.once * model.inner_rows + token_bytes.once_width * model.width
     if sampling.masks:
         token += token_bytes.labels * sampling.masking.share * config.vocabulary.size
     factor = UNCAST_FACTOR if _is_uncast(config, gpu) else 1

@@ -19,6 +19,8 @@ CHECKS = {
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
     "operators": ["budget.py", "-k", "plan"],
+    "memory": ["memory.py", "-k", "bert-2"],
+    "memory of all families": ["memory.py"],
 }
 """Name -> file of checks and which of them."""
 MARKS = {
@@ -27,6 +29,8 @@ MARKS = {
     "more budgets": pytest.mark.second,
     "budget of whole models": pytest.mark.long,
     "operators": pytest.mark.long,
+    "memory": pytest.mark.second,
+    "memory of all families": pytest.mark.long,
 }
 """Name -> mark of checks that are not in the first tier."""
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")

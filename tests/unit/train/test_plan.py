@@ -18,7 +18,7 @@ from pipeline.objectives.contrastive import vectors_text
 from pipeline.presets.bert import bert, small_model
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import estimate
-from pipeline.saved.run import with_name
+from pipeline.saved.naming import with_name
 from pipeline.train.plan import (
     FILL,
     STREAM_BLOCKS,

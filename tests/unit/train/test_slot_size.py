@@ -7,7 +7,7 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.presets.table import PRESETS
-from pipeline.saved.run import with_name
+from pipeline.saved.naming import with_name
 from pipeline.train.plan import loads, plan_text, read_prices
 from pipeline.train.slot_size import advised_rows, slot_advice
 
@@ -33,7 +33,8 @@ def test_the_rows_of_a_slot_divide_those_of_a_step(batch: Batch, workers: int, r
 
 
 def test_small_slots_are_told_with_a_setting_that_helps() -> None:
-    config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases)
+    off = Placement(graphs="off")
+    config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases, placement=off)
     assert slot_advice(config) == (
         "note: batch.rows_per_slot (32) gives a GPU 4,096 tokens at a time; it is faster with 32,768, if its memory is "
         "enough: --batch.rows-per-slot 256, or with --placement.graphs"
