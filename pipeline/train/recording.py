@@ -56,10 +56,8 @@ def recorded_steps(
     if problem is None:
         return graphs
     if done or work.drop_graphs is None:
-        remedy = (
-            "go on where they can be, or with --placement.graphs off" if done else "set placement.graphs auto or off"
-        )
-        raise ConfigError(f"placement.graphs (on): the steps cannot be recorded ({problem}): {remedy}")
+        remedy = "go on where they can, or with --placement.graphs off" if done else "set placement.graphs auto or off"
+        raise ConfigError(f"placement.graphs is on, but the steps cannot be recorded ({problem}): {remedy}")
     module.zero_grad(set_to_none=True)
     if work.rank == 0:
         work.drop_graphs()

@@ -1,9 +1,10 @@
 """Slots that are filled and gradients that are kept as for CUDA graphs, on several workers, without recording."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW, Checkpoints, Lamb, Muon, StableAdamW
 from pipeline.config.training import Batch as BatchSettings
+from pipeline.errors import ConfigError
 from pipeline.model.adapters import add_adapter
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import build_objective
@@ -25,7 +27,7 @@ from pipeline.optim.build import build_optimizer
 from pipeline.presets.table import PRESETS
 from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import checkpoint, flat_gradients
+from pipeline.train import checkpoint, flat_gradients, recording, stragglers
 from pipeline.train.checkpoint import State
 from pipeline.train.graphs import Capacity, SlotGraphs
 from pipeline.train.loop import train
@@ -52,6 +54,7 @@ def losses_of(
     blocks: list[pa.Table],
     folder: Path,
     stop_at: int | None = None,
+    **others: Any,
 ) -> Losses:
     """Train on a rank's slots from the newest checkpoint to the end or a step; return losses and norms by step."""
     logged: Losses = {}
@@ -78,8 +81,8 @@ def losses_of(
         heldout=(),
         log=log,
         flush=lambda: None,
-        say=lambda line: None,
         records=False,
+        **{"say": lambda line: None} | others,
     )
     slots = blocks[config.batch.slots_per_step * state.step :]
     try:
@@ -102,10 +105,16 @@ def call(training: "Training", without_dropout: Pretrain, tmp_path: Path) -> Cal
     blocks = training.blocks(config)[: STEPS * FIVE_SLOTS.slots_per_step]
 
     def arguments(
-        world: int, folder: str, *, graphs: bool = True, stop_at: int | None = None, dropout: float = 0.0
+        world: int,
+        folder: str,
+        *,
+        graphs: bool = True,
+        stop_at: int | None = None,
+        dropout: float = 0.0,
+        steps: int = STEPS,
     ) -> tuple:
         model = replace(config.model, hidden_dropout=dropout)
-        chosen = replace(config, model=model, placement=Placement(graphs="on" if graphs else "off"))
+        chosen = replace(config, model=model, steps=steps, placement=Placement(graphs="on" if graphs else "off"))
         return world, chosen, training.vocabulary, blocks, tmp_path / folder, stop_at
 
     return arguments
@@ -132,6 +141,58 @@ def test_dropout_of_filled_slots_does_not_depend_on_the_workers(
 ) -> None:
     two, _ = ranks(2).run(losses_of, *call(2, "two", dropout=0.1))
     assert_equal(losses_of(0, *call(1, "one", dropout=0.1)), two)
+
+
+def with_a_failing_rank(rank: int, automatic: bool, arguments: tuple) -> tuple[Losses, str, list[str]]:
+    """Train where steps cannot be recorded on rank 1: losses, an error and what was called and said."""
+    events: list[str] = []
+
+    def fail(graphs: SlotGraphs, *others: object, **options: object) -> None:
+        if rank == 1:
+            raise RuntimeError("CUDA error: operation not permitted\nmore")
+        prepare(graphs, *others, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "prepare", fail)
+        options = {"say": events.append, "worker_name": f"worker {rank}"}
+        options |= {"drop_graphs": lambda: events.append("dropped")} if automatic else {}
+        try:
+            return losses_of(rank, *arguments, **options), "", events
+        except ConfigError as error:
+            return {}, str(error), events
+
+
+def test_where_a_rank_cannot_record_none_does(call: Callable[..., tuple], ranks: Callable[[int], Ranks]) -> None:
+    """With auto, a new run has DDP then; with on, and where a run goes on, it stops with one line."""
+    (ddp, _), group = ranks(2).run(losses_of, *call(2, "ddp", graphs=False)), ranks(2)
+    problem = "the steps cannot be recorded (worker 1: CUDA error: operation not permitted)"
+    (found, _, events), (_, _, others) = group.run(with_a_failing_rank, True, call(2, "automatic"))
+    assert_equal(found, ddp)
+    said = f"placement.graphs auto: off, because {problem}"
+    assert events == ["dropped", said] and others == [said]
+    for automatic, folder, remedy in (
+        (False, "new", "set placement.graphs auto or off"),
+        (True, "automatic", "go on where they can, or with --placement.graphs off"),
+    ):
+        errors = [error for _, error, _ in group.run(with_a_failing_rank, automatic, call(2, folder, steps=8))]
+        assert errors == [f"placement.graphs is on, but {problem}: {remedy}"] * 2
+
+
+def slow_lines(rank: int, arguments: tuple) -> list[str]:
+    """Train with a limit at which every worker is slow, and return what is said about it."""
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stragglers, "SLOW", 1e-9)
+        patch.setattr(stragglers, "INTERVALS", 1)
+        losses_of(rank, *arguments, say=said.append)
+    return [line for line in said if "slow" in line]
+
+
+def test_stragglers_are_measured_on_filled_slots(call: Callable[..., tuple], ranks: Callable[[int], Ranks]) -> None:
+    lines, _ = ranks(2).run(slow_lines, call(2, "slow"))
+    assert len(lines) == 1 and re.match(
+        r"worker 0 is slow: its forward and backward passes take \d+ ms, those of the other workers \d+ ms;", lines[0]
+    )
 
 
 @pytest.mark.second
