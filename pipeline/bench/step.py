@@ -134,7 +134,7 @@ def our_steps(
     functions: StepFunctions = {}
     for mode in modes:
         objective = _objective(module, mode)
-        graphs = SlotGraphs(objective, autocast, device, capacity) if mode in GRAPH_MODES else None
+        graphs = SlotGraphs(objective, autocast, device, capacity, single=True) if mode in GRAPH_MODES else None
         step = partial(our_step, objective, module, optimizer, autocast, graphs)
         functions["ours", mode] = _steps(case, step, case.batches)
     return functions

@@ -15,6 +15,7 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
+    "recording": ["recording.py"],
     "budget": ["budget.py", "-k", "update or two and not rows and not bfloat16"],
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
@@ -26,6 +27,7 @@ CHECKS = {
 MARKS = {
     "steps": pytest.mark.second,
     "choices": pytest.mark.second,
+    "recording": pytest.mark.second,
     "more budgets": pytest.mark.second,
     "budget of whole models": pytest.mark.long,
     "operators": pytest.mark.long,
