@@ -106,7 +106,7 @@ def test_a_run_goes_on_with_its_slots_on_any_machine() -> None:
     with pytest.raises(ConfigError) as refused:
         with_choices(replace(config, workers=8), recorded, CPU)
     assert str(refused.value) == (
-        "workers (8) must be at most 4, because run mine keeps the slots that it started with (64 and 16 rows): use at "
+        "workers (8) must be at most 4, because run mine keeps the slots that it started with (64, 16 rows): use at "
         "most 4, or start another --name"
     )
 
