@@ -182,12 +182,12 @@ def _report_slots(options: argparse.Namespace, ends: float, choices: StepChoices
     On a GPU, the slot that batch.rows_per_slot auto means is measured too, and compared with the best.
     """
     size, length = options.sizes[0], options.lengths[0]
-    chosen = None
+    chosen: list[int] = []
     if choices.device.type == "cuda":
-        chosen = length * automatic_rows(choices.case(size, length, length), free_memory(choices.device))
+        chosen = [length * automatic_rows(choices.case(size, length, length), free_memory(choices.device))]
     for mode in [mode for mode in options.modes if mode in NOT_COMPILED]:
         rows, speeds = [], dict[int, float]()
-        for slot in sorted({*options.slots, *[chosen] * (chosen is not None)}):
+        for slot in sorted({*options.slots, *chosen}):
             if time.monotonic() > ends:
                 break
             try:
@@ -197,8 +197,8 @@ def _report_slots(options: argparse.Namespace, ends: float, choices: StepChoices
                 cells = OUT_OF_MEMORY
             rows.append([f"{slot:,}", *cells])
         report("\n".join([f"\nslots of bert-{size}, {length} tokens, {mode}", *aligned(["tokens", *HEADS], rows)]))
-        if chosen is not None:
-            report(choice_beside_best(chosen, length, speeds))
+        for tokens in chosen:
+            report(choice_beside_best(tokens, length, speeds))
 
 
 def choice_beside_best(chosen: int, length: int, speeds: dict[int, float]) -> str:

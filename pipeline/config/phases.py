@@ -8,7 +8,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
-from pipeline.config.training import USUAL_ROWS, Batch
+from pipeline.config.training import USUAL_ROWS, Batch, largest_divisor, require_divisible
 
 USUAL_LONGER_ROWS = 8
 """Rows of a slot for phases.rows_per_slot auto on a CPU."""
@@ -60,6 +60,9 @@ class TwoPhases:
             f"phases.rows_per_step ({self.rows_per_step}) must be a multiple of phases.rows_per_slot "
             f"({self.rows_per_slot})",
         )
+        if self.rows_per_slot == "auto":
+            rows = self.rows_per_step
+            require_divisible("phases.rows_per_step", rows, largest_divisor(USUAL_ROWS, rows))
         if self.masking_share is not None:
             require_share("phases.masking_share", self.masking_share)
         if self.theta is not None:

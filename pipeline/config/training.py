@@ -8,6 +8,23 @@ from pipeline.config.locations import Location
 
 USUAL_ROWS = 32
 """Rows of a slot for batch.rows_per_slot auto on a CPU, and everywhere while the rows per step warm up."""
+LEAST_ROWS = 8
+"""Rows of a slot, at least, for batch.rows_per_slot auto, unless a step has fewer. Smaller slots are very slow."""
+
+
+def largest_divisor(most: int, *numbers: int) -> int:
+    """Return the largest number, at most `most`, that divides all the numbers."""
+    return max(divisor for divisor in range(1, most + 1) if all(number % divisor == 0 for number in numbers))
+
+
+def require_divisible(name: str, rows: int, slot_rows: int) -> None:
+    """Raise ConfigError, which names the setting with the `rows`, if slots that are `auto` would be very small."""
+    group = name.partition(".")[0]
+    require(
+        slot_rows >= min(LEAST_ROWS, rows),
+        f"{name} ({rows}) divides steps into slots of {slot_rows} ({group}.rows_per_slot auto): use a multiple of "
+        f"{USUAL_ROWS}, or set {group}.rows_per_slot",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +70,12 @@ class Batch:
                 0 < self.warmup_rows <= self.rows_per_step
                 and (self.rows_per_slot == "auto" or self.warmup_rows % self.rows_per_slot == 0)
             ),
-            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) "
+            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.slot_rows}) "
             f"and at most batch.rows_per_step ({self.rows_per_step})",
         )
+        name = "rows_per_step" if self.warmup_rows is None else "warmup_rows"
+        if self.rows_per_slot == "auto":
+            require_divisible(f"batch.{name}", self.fewest_rows, self.slot_rows)
 
     @property
     def fewest_rows(self) -> int:
@@ -83,7 +103,7 @@ class Batch:
         Each of the `workers` gets a slot in every step, if there are as many rows.
         """
         most = max(1, min(most, self.fewest_rows // workers))
-        return max(rows for rows in range(1, most + 1) if self.rows_per_step % rows == self.fewest_rows % rows == 0)
+        return largest_divisor(most, self.rows_per_step, self.fewest_rows)
 
     def with_slots(self, most: int, workers: int) -> "Batch":
         """Return the settings with a number in place of rows_per_slot auto: `dividing_rows` of the arguments."""

@@ -37,6 +37,8 @@ class TokenBytes:
     """Per masked token and entry of the vocabulary."""
     scores: float = 0.0
     """Per layer, head and key of the token, where attention computes its scores in memory."""
+    head: float = 0.0
+    """Per layer and head."""
     once_width: float = 0.0
     """Per unit of the width, in one layer at a time."""
 
@@ -52,7 +54,7 @@ TOKEN_BYTES: dict[FamilyName, TokenBytes] = {
     "deberta": TokenBytes(width=41.2, inner=0.0, once=11.6, labels=0.0, scores=10.5, once_width=56.4),
     "deberta-v2": TokenBytes(width=50.3, inner=0.0, once=4.5, labels=0.0, scores=7.0),
     "longformer": TokenBytes(width=29.4, inner=1.9, once=4.0, labels=0.5),
-    "bigbird": TokenBytes(width=119.0, inner=0.0, once=11.6, labels=0.3, scores=4.9),
+    "bigbird": TokenBytes(width=106.6, inner=0.0, once=10.8, labels=0.0, scores=4.0, head=1_100.0),
 }
 """Family -> bytes, fitted to the peak memory on a CUDA device that computes nothing (tests/cuda/memory.py)."""
 
@@ -83,7 +85,7 @@ def _fixed_and_row(config: Pretrain, phase: Phase, gpu: str) -> tuple[float, flo
         layer = (
             token_bytes.width * model.width
             + token_bytes.inner * model.inner_rows
-            + token_bytes.scores * model.heads * keys
+            + (token_bytes.scores * keys + token_bytes.head) * model.heads
         )
         if config.placement.recompute and config.placement.recompute_products:
             token += layers * INPUT_BYTES * model.width + layer

@@ -67,12 +67,8 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
-    resources, memory = _join_cluster(config, uri)
-    with os_errors_as_checkpoint_error(config):
-        begun = run.read_run(run.run_folder(config))
-    where = Where(on_gpus=resources.gpu, memory=memory, gpus=cluster.gpus_of_machine(config.placement))
     graphs_automatic = config.placement.graphs == "auto"
-    config, choice = with_choices(config, begun and begun["identity"], where)
+    config, resources, choice = _with_workers(config, uri)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
@@ -216,6 +212,16 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     require_compilable_attention(config)
     require_recordable(config)
     return config, initial
+
+
+def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerResources, str | None]:
+    """Join the cluster; return the settings as chosen for its workers, their resources, and a line about the choice."""
+    resources, memory = _join_cluster(config, uri)
+    with os_errors_as_checkpoint_error(config):
+        begun = run.read_run(run.run_folder(config))
+    where = Where(on_gpus=resources.gpu, memory=memory, gpus=cluster.gpus_of_machine(config.placement))
+    config, choice = with_choices(config, begun and begun["identity"], where)
+    return config, resources, choice
 
 
 def _join_cluster(config: Pretrain, uri: str) -> tuple[cluster.WorkerResources, FreeMemory | None]:

@@ -112,7 +112,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "batch.warmup_steps (0) and batch.warmup_rows (32) go together: set both or neither",
     ),
     (
-        lambda: Batch(warmup_steps=9, warmup_rows=33),
+        lambda: Batch(rows_per_slot=32, warmup_steps=9, warmup_rows=33),
         "batch.warmup_rows (33) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
     ),
     (
@@ -128,14 +128,29 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "batch.warmup_steps (19) must be at most the steps of the first phase (18)",
     ),
     (
-        lambda: Pretrain(workers=3, batch=Batch(warmup_steps=9, warmup_rows=64)),
+        lambda: Pretrain(workers=3, batch=Batch(rows_per_slot=32, warmup_steps=9, warmup_rows=64)),
         "workers (3) must be at most the slots of a step (2 = batch.warmup_rows 64 / batch.rows_per_slot 32): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --batch.rows-per-slot 16 (or auto)",
     ),
     (
         lambda: Pretrain(workers=3, phases=TwoPhases(rows_per_step=64, rows_per_slot=32)),
         "workers (3) must be at most the slots of a step (2 = phases.rows_per_step 64 / phases.rows_per_slot 32): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --phases.rows-per-slot 16 (or auto)",
+    ),
+    (
+        lambda: Batch(rows_per_step=262),
+        "batch.rows_per_step (262) divides steps into slots of 2 (batch.rows_per_slot auto): use a multiple of 32, or "
+        "set batch.rows_per_slot",
+    ),
+    (
+        lambda: Batch(warmup_steps=9, warmup_rows=33),
+        "batch.warmup_rows (33) divides steps into slots of 1 (batch.rows_per_slot auto): use a multiple of 32, or "
+        "set batch.rows_per_slot",
+    ),
+    (
+        lambda: TwoPhases(rows_per_step=262),
+        "phases.rows_per_step (262) divides steps into slots of 2 (phases.rows_per_slot auto): use a multiple of 32, "
+        "or set phases.rows_per_slot",
     ),
     (lambda: TwoPhases(share=0.0), "phases.share (0.0) must lie between 0 and 1"),
     (lambda: TwoPhases(share=1.0), "phases.share (1.0) must lie between 0 and 1"),

@@ -91,5 +91,3 @@ def test_a_run_on_several_machines_keeps_ddp_and_says_why() -> None:
     graphs = [with_choices(of_workers(16), None, where)[0].placement.graphs for where in (near, far)]
     assert graphs == ["on", "off"]
     assert f"placement.graphs auto: off, they need {NEEDS} (estimated: " in choice_text(of_workers(16), far)
-    started = with_choices(of_workers(16), {"placement.graphs": "on", "batch.rows_per_slot": 128}, far)[0]
-    assert started.placement.graphs == "on", "a run keeps what it started with"
