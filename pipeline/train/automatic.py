@@ -113,8 +113,13 @@ def _with_graphs(config: Pretrain, recorded: Mapping[str, Any] | None, where: Wh
     return replace(config, placement=replace(config.placement, graphs=graphs))
 
 
-def without_graphs(config: Pretrain) -> Pretrain:
-    """Return the settings with placement.graphs off."""
+def without_dropped_graphs(config: Pretrain, recorded: Mapping[str, Any]) -> Pretrain:
+    """Return the settings of a run with placement.graphs auto: off if its recorded identity has no graphs.
+
+    Then its steps could not be recorded at its start, after the driver had chosen graphs.
+    """
+    if GRAPHS in recorded:
+        return config
     return replace(config, placement=replace(config.placement, graphs="off"))
 
 

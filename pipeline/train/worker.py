@@ -35,7 +35,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.failures import failure_of
 from pipeline.tracking.points import Points
 from pipeline.train import checkpoint
-from pipeline.train.automatic import GRAPHS, without_graphs
+from pipeline.train.automatic import GRAPHS, without_dropped_graphs
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
@@ -78,8 +78,8 @@ def run_worker(job: Job, device: torch.device) -> None:
     """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
     if (recorded := read_run(job.folder)) is None:  # the driver wrote the file, but this machine does not see it
         raise unshared_output(job.config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
-    if job.graphs_automatic and GRAPHS not in recorded["identity"]:  # they could not be recorded at the first start
-        job = dataclasses.replace(job, config=without_graphs(job.config))
+    if job.graphs_automatic:
+        job = dataclasses.replace(job, config=without_dropped_graphs(job.config, recorded["identity"]))
     config, stream = job.config, job.stream
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()

@@ -137,6 +137,11 @@ def test_gradients_are_sent_once_per_step_and_compiled_code_that_recomputes_hide
     assert run_seconds([load], 4, machine(), gradients) == pytest.approx(whole)
     eager = replace(PRESETS["bert-mini"], placement=Placement(compile="off", recompute=True))
     assert gradients_of(eager).overlapped and gradients_of(PRESETS["bert-mini"]).overlapped
+    recorded = replace(PRESETS["bert-mini"], workers=4, placement=Placement(graphs="on"))
+    assert not gradients_of(recorded).overlapped
+    assert "sent per step by each worker after its last slot, which is recorded in a CUDA graph" in plan_text(
+        recorded, []
+    )
 
 
 def test_launching_takes_the_time_of_small_slots_in_eager_code():

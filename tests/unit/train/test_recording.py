@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
+from pipeline.on_ray import cluster
 from pipeline.presets.table import PRESETS
-from pipeline.train.automatic import FreeMemory, Where, choice_text, with_choices
+from pipeline.saved.run import forget_setting, read_run, write_run
+from pipeline.train.automatic import GRAPHS, FreeMemory, Where, choice_text, with_choices, without_dropped_graphs
 from pipeline.train.graphs import SIZES, capacity_of
 from pipeline.train.overlap import overlap_problem, wait_share
 from pipeline.train.plan import Machine
@@ -91,3 +94,23 @@ def test_a_run_on_several_machines_keeps_ddp_and_says_why() -> None:
     graphs = [with_choices(of_workers(16), None, where)[0].placement.graphs for where in (near, far)]
     assert graphs == ["on", "off"]
     assert f"placement.graphs auto: off, they need {NEEDS} (estimated: " in choice_text(of_workers(16), far)
+
+
+def test_a_restarted_run_has_no_graphs_where_they_were_dropped(tiny_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(tiny_config, placement=Placement(graphs="on"))
+    write_run(str(tmp_path), {GRAPHS: "on", "seed": 1}, 12, "0" * 32, "corpus")
+    graphs = []
+    for _ in range(2):
+        recorded = read_run(str(tmp_path))
+        assert recorded is not None and recorded["steps"] == 12 and recorded["identity"]["seed"] == 1
+        graphs.append(without_dropped_graphs(config, recorded["identity"]).placement.graphs)
+        forget_setting(str(tmp_path), GRAPHS)
+    assert graphs == ["on", "off"]
+
+
+def test_the_most_gpus_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"CPU": 8.0}, {"GPU": 4.0, "CPU": 16.0}, {"GPU": 8.0, "other": 1.0}]
+    monkeypatch.setattr(cluster, "live_nodes", lambda: nodes)
+    assert cluster.gpus_of_machine(Placement()) == 8 and cluster.gpus_of_machine(Placement(worker_resource="CPU")) == 4
+    monkeypatch.setattr(cluster, "live_nodes", lambda: nodes[:1])
+    assert cluster.gpus_of_machine(Placement()) == 0
