@@ -27,13 +27,17 @@ class FreeMemory:
     bytes: int
 
 
+ASSUMED = FreeMemory(gpu="no GPU answered", bytes=16_000_000_000)
+"""Memory that is assumed where no GPU answers, as in a cluster that starts its nodes later: that of a T4."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Where:
     """Devices of a run's workers."""
 
     on_gpus: bool
-    memory: FreeMemory | None = None
-    """The GPU with the least free memory; None if no GPU was asked, or none answered."""
+    memory: FreeMemory = ASSUMED
+    """The GPU with the least free memory."""
 
 
 def free_memory(device: torch.device) -> FreeMemory:
@@ -82,7 +86,7 @@ def chosen_rows(config: Pretrain, phase: Phase, where: Where) -> int:
 
     On a GPU, a slot has BUSY_TOKENS of the longest rows, as far as memory allows and as a slot is left to each worker.
     """
-    if where.memory is None or phase.batch.warmup_rows is not None:
+    if not where.on_gpus or phase.batch.warmup_rows is not None:
         return phase.batch.slot_rows
     fitting = fitting_rows(config, phase, where.memory.bytes, where.memory.gpu)
     return phase.batch.dividing_rows(min(BUSY_TOKENS // phase.sampling.row_length, fitting), config.worker_range.most)
@@ -140,8 +144,6 @@ def _reason(config: Pretrain, phase: Phase, where: Where) -> str:
     tokens = rows * phase.sampling.row_length
     if phase.batch.warmup_rows is not None:
         return f"{rows} rows, because the rows per step warm up"
-    if memory is None:
-        return f"{rows} rows, because no GPU said how much memory it has"
     needed = step_bytes(config, phase, rows, memory.gpu) / 1e9
     why = "as many as keep a GPU busy"
     if tokens < BUSY_TOKENS // 2:
@@ -149,6 +151,7 @@ def _reason(config: Pretrain, phase: Phase, where: Where) -> str:
         most = phase.batch.fewest_rows // config.worker_range.most
         why = "what fits" if fits < most else "so that each worker has a slot"
     return (
-        f"{rows} rows of {phase.sampling.row_length} tokens, {why} ({memory.gpu}: {memory.bytes / 1e9:,.0f} GB free, "
+        f"{rows} rows of {phase.sampling.row_length} tokens, {why} ({memory.gpu}: "
+        f"{memory.bytes / 1e9:,.0f} GB {'assumed' if memory is ASSUMED else 'free'}, "
         f"about {needed:,.1f} needed)"
     )
