@@ -288,14 +288,14 @@ def _trained(
 
 def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
     """Return the settings without `auto`, chosen for the GPU with the least free memory, and report the choice."""
-    on_gpus, memory = rank.device.type == "cuda", None
-    if on_gpus:
+    where = Where(on_gpus=rank.device.type == "cuda")
+    if where.on_gpus:
         memory = free_memory(rank.device)
         least = torch.tensor(memory.bytes)
         if rank.world > 1:
             dist.all_reduce(least, dist.ReduceOp.MIN)
-        memory = replace(memory, bytes=int(least))
-    where = Where(on_gpus=on_gpus, memory=memory, gpus=int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        where = Where(on_gpus=True, memory=replace(memory, bytes=int(least)), gpus=local)
     chosen, line = with_choices(replace(config, workers=rank.world), None, where)
     if line is not None:
         say(line)

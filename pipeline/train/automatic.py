@@ -28,13 +28,17 @@ class FreeMemory:
     bytes: int
 
 
+ASSUMED = FreeMemory(gpu="no GPU answered", bytes=16_000_000_000)
+"""Memory that is assumed where no GPU answers, as in a cluster that starts its nodes later: that of a T4."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Where:
     """Devices of a run's workers."""
 
     on_gpus: bool
-    memory: FreeMemory | None = None
-    """The GPU with the least free memory; None if no GPU was asked, or none answered."""
+    memory: FreeMemory = ASSUMED
+    """The GPU with the least free memory."""
     gpus: float | None = None
     """Most GPUs of one machine; None if not known."""
 
@@ -48,8 +52,7 @@ def _automatic_problem(config: Pretrain, where: Where) -> str | None:
     """Return what placement.graphs auto needs to be on, and the run does not have where it starts; None: it is on."""
     if not where.on_gpus:
         return "a GPU, but its workers have none"
-    gpu = None if where.memory is None else where.memory.gpu
-    return recording_problem(config) or overlap_problem(config, gpu, where.gpus)
+    return recording_problem(config) or overlap_problem(config, where.memory.gpu, where.gpus)
 
 
 def with_choices(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> tuple[Pretrain, str | None]:
@@ -88,7 +91,7 @@ def chosen_rows(config: Pretrain, phase: Phase, where: Where) -> int:
 
     On a GPU, a slot has BUSY_TOKENS of the longest rows, as far as memory allows and as a slot is left to each worker.
     """
-    if where.memory is None or phase.batch.warmup_rows is not None:
+    if not where.on_gpus or phase.batch.warmup_rows is not None:
         return phase.batch.slot_rows
     fitting = fitting_rows(config, phase, where.memory.bytes, where.memory.gpu)
     return phase.batch.dividing_rows(min(BUSY_TOKENS // phase.sampling.row_length, fitting), config.worker_range.most)
@@ -156,8 +159,6 @@ def _reason(config: Pretrain, phase: Phase, where: Where) -> str:
     tokens = rows * phase.sampling.row_length
     if phase.batch.warmup_rows is not None:
         return f"{rows} rows, because the rows per step warm up"
-    if memory is None:
-        return f"{rows} rows, because no GPU said how much memory it has"
     needed = step_bytes(config, phase, rows, memory.gpu) / 1e9
     why = "as many as keep a GPU busy"
     if tokens < BUSY_TOKENS // 2:
@@ -165,6 +166,7 @@ def _reason(config: Pretrain, phase: Phase, where: Where) -> str:
         most = phase.batch.fewest_rows // config.worker_range.most
         why = "what fits" if fits < most else "so that each worker has a slot"
     return (
-        f"{rows} rows of {phase.sampling.row_length} tokens, {why} ({memory.gpu}: {memory.bytes / 1e9:,.0f} GB free, "
+        f"{rows} rows of {phase.sampling.row_length} tokens, {why} ({memory.gpu}: "
+        f"{memory.bytes / 1e9:,.0f} GB {'assumed' if memory is ASSUMED else 'free'}, "
         f"about {needed:,.1f} needed)"
     )

@@ -18,7 +18,7 @@ def wait_share(config: Pretrain, machine: Machine) -> float:
     return waits / run_seconds(work, world, machine, gradients)
 
 
-def overlap_problem(config: Pretrain, gpu: str | None, gpus: float | None) -> str | None:
+def overlap_problem(config: Pretrain, gpu: str, gpus: float | None) -> str | None:
     """Return what the workers of a run need so that recording their steps costs hardly any time; None if they have it.
 
     `gpu` is the name of their GPUs, and `gpus` the most of one machine; None if not known, then as in the price table.
@@ -27,7 +27,7 @@ def overlap_problem(config: Pretrain, gpu: str | None, gpus: float | None) -> st
     world = config.worker_range.most
     if world == 1 or (gpus is not None and world <= gpus):
         return None
-    machines = [machine for machine in read_prices() if gpu is not None and machine.chip == chip_of(gpu)]
+    machines = [machine for machine in read_prices() if machine.chip == chip_of(gpu)]
     if gpus is not None:
         machines = [replace(machine, gpus=int(gpus)) for machine in machines]
     if machines and all(world <= machine.gpus for machine in machines):

@@ -91,8 +91,7 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
 def _here(config: Pretrain) -> Where:
     """Return where the run would train on this machine."""
     device = device_of(config.placement)
-    on_gpus = device.type == "cuda"
-    return Where(on_gpus=on_gpus, memory=free_memory(device) if on_gpus else None)
+    return Where(on_gpus=True, memory=free_memory(device)) if device.type == "cuda" else Where(on_gpus=False)
 
 
 def seconds_here(config: Pretrain, measured: FewSteps) -> float:

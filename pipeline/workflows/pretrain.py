@@ -36,7 +36,7 @@ from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.runs import tracking_uri
 from pipeline.train import longer
-from pipeline.train.automatic import FreeMemory, Where, with_choices
+from pipeline.train.automatic import ASSUMED, FreeMemory, Where, with_choices
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
@@ -219,7 +219,8 @@ def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerR
     resources, memory = _join_cluster(config, uri)
     with os_errors_as_checkpoint_error(config):
         begun = run.read_run(run.run_folder(config))
-    where = Where(on_gpus=resources.gpu, memory=memory, gpus=cluster.gpus_of_machine(config.placement))
+    gpus = cluster.gpus_of_machine(config.placement)
+    where = Where(on_gpus=resources.gpu, memory=memory or ASSUMED, gpus=gpus)
     config, choice = with_choices(config, begun and begun["identity"], where)
     return config, resources, choice
 

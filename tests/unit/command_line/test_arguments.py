@@ -147,7 +147,9 @@ def test_a_choice_of_numbers_is_a_number() -> None:
 )
 def test_a_setting_with_on_and_off_may_be_written_as_a_flag(words: str, graphs: str) -> None:
     assert parsed(Pretrain, words).placement.graphs == graphs
-    with pytest.raises(ConfigError, match=r"^placement.graphs \('onn'\) must be one of auto, on, off$"):
+    with pytest.raises(
+        ConfigError, match=r"^placement.graphs \('onn'\) must be one of auto, on, off; did you mean on\?$"
+    ):
         parsed(Pretrain, "--placement.graphs onn")
 
 

@@ -37,7 +37,7 @@ def rows_of(config: Pretrain, where: Where, recorded: dict[str, Any] | None = No
     [
         ({}, H200, (256,)),
         ({}, CPU, (32,)),
-        ({}, Where(on_gpus=True), (32,)),  # no GPU answered
+        ({}, Where(on_gpus=True), (128,)),  # no GPU answered
         ({"workers": 4}, H200, (64,)),
         ({"workers": "1..8"}, H200, (32,)),
         ({"batch": Batch(rows_per_step=96)}, H200, (96,)),
@@ -128,7 +128,8 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
     assert "can go on with up to 8 workers;" in shared
     wide = replace(PRESETS["bert-large"], phases=OnePhase(), batch=Batch(rows_per_step=4_096))
     assert "tokens, what fits (NVIDIA L4: 8 GB free" in str(with_choices(wide, None, SMALL)[1])
-    assert "32 rows, because no GPU said" in str(with_choices(BASE, None, Where(on_gpus=True))[1])
+    unknown = str(with_choices(BASE, None, Where(on_gpus=True))[1])
+    assert "128 rows of 128 tokens, as many as keep a GPU busy (no GPU answered: 16 GB assumed, about 8" in unknown
     small = replace(BASE, batch=Batch(rows_per_slot=32))
     assert str(with_choices(small, None, H200)[1]).startswith("note: batch.rows_per_slot (32) gives a GPU")
     assert with_choices(BASE, None, CPU)[1] is None

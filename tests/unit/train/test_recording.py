@@ -78,11 +78,11 @@ NEEDS = "all workers on one machine, or a network that takes less than 5% of a s
         (of_workers(16, 1_024), H100, 8, None),  # eight times as much work for each reduction
         (of_workers(2), "NVIDIA L4", 1, f"{NEEDS} (estimated: "),
         (of_workers(16), "Foo", 8, f"{NEEDS} (its speed is not known)"),
-        (of_workers(16), None, 8, f"{NEEDS} (its speed is not known)"),
+        (of_workers(16), "no GPU answered", 8, f"{NEEDS} (its speed is not known)"),
     ],
 )
 def test_several_workers_record_on_one_machine_or_a_fast_network(
-    config: Pretrain, gpu: str | None, gpus: float | None, problem: str | None
+    config: Pretrain, gpu: str, gpus: float | None, problem: str | None
 ) -> None:
     found = overlap_problem(config, gpu, gpus)
     assert found is None if problem is None else str(found).startswith(problem)
