@@ -67,8 +67,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
-    graphs_automatic = config.placement.graphs == "auto"
-    config, resources, choice = _with_workers(config, uri)
+    config, resources, choice, graphs_automatic = _with_workers(config, uri)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
@@ -214,15 +213,18 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     return config, initial
 
 
-def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerResources, str | None]:
-    """Join the cluster; return the settings as chosen for its workers, their resources, and a line about the choice."""
+def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerResources, str | None, bool]:
+    """Join the cluster; return the settings as chosen for its workers, their resources, and a line about the choice.
+
+    Also return whether placement.graphs was auto.
+    """
     resources, memory = _join_cluster(config, uri)
     with os_errors_as_checkpoint_error(config):
         begun = run.read_run(run.run_folder(config))
     gpus = cluster.gpus_of_machine(config.placement)
     where = Where(on_gpus=resources.gpu, memory=memory or ASSUMED, gpus=gpus)
-    config, choice = with_choices(config, begun and begun["identity"], where)
-    return config, resources, choice
+    chosen, choice = with_choices(config, begun and begun["identity"], where)
+    return chosen, resources, choice, config.placement.graphs == "auto"
 
 
 def _join_cluster(config: Pretrain, uri: str) -> tuple[cluster.WorkerResources, FreeMemory | None]:
