@@ -27,6 +27,12 @@ EXTRA = (
         "operations, storage, hours on this machine by a few timed steps, hours and cost on --workers rented GPUs, and "
         "how many slots each rank gets.",
     ),
+    Extra(
+        name="gpu",
+        metavar="NAME",
+        text="With --plan: the GPU of each worker, such as H100 SXM or L4, for which the settings that are auto are "
+        "chosen; only machines with this GPU are listed.",
+    ),
 )
 
 
@@ -37,6 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.command_line.command import Command
     from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
+    from pipeline.errors import ConfigError
     from pipeline.presets.table import PRESETS, as_toml, require_init, split_preset, starting_point
     from pipeline.reporting import print_line
     from pipeline.saved.naming import with_name
@@ -53,15 +60,15 @@ def main(arguments: Sequence[str]) -> None:
     if "show" in asked:
         print(f"# run {config.name}\n{as_toml(unnamed, preset)}", end="")
         return
-    if "plan" in asked:
-        from pipeline.train.plan import plan_text, read_prices
-        from pipeline.train.plan_here import facts_here
+    from pipeline.saved.run import with_begun_name  # it reads the output folder, which --show does not need
 
-        prices = read_prices()
-        facts, warning, gpus_here = facts_here(config, print_line)
-        print(plan_text(config, prices, facts, gpus_here=gpus_here))
-        if warning:
-            print(f"\n{warning}")
+    config = with_begun_name(unnamed, preset)
+    if "gpu" in asked and "plan" not in asked:
+        raise ConfigError(f"gpu ({asked['gpu']}) is for a plan, and a run asks its GPUs: add --plan, or leave it out")
+    if "plan" in asked:
+        from pipeline.train.plan_here import whole_plan
+
+        print(whole_plan(config, asked.get("gpu"), print_line))
         return
 
     set_ray_defaults()

@@ -50,8 +50,9 @@ from pipeline.tracking.runs import open_client, open_run  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.hardware import autocast_of  # noqa: E402
-from pipeline.train.loop import Work, train  # noqa: E402
+from pipeline.train.loop import train  # noqa: E402
 from pipeline.train.run_identity import identity, save_run_vocabulary  # noqa: E402
+from pipeline.train.work import Work  # noqa: E402
 from tests.data import NEEDS_DATA  # noqa: E402
 from tests.ranks import Ranks  # noqa: E402
 

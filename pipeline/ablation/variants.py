@@ -12,7 +12,7 @@ from pipeline.command_line.options import choices, did_you_mean, flag, flag_of, 
 from pipeline.config.ablate import Ablate
 from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
 from pipeline.config.flat import flatten, unflatten
-from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.jobs import Pretrain, with_usual_slots, with_words_rate
 from pipeline.errors import ConfigError
 from pipeline.saved.naming import DATA, IDENTITY, default_name, is_unrecorded
 
@@ -78,8 +78,12 @@ def variants_of(config: Ablate) -> tuple[Variant, ...]:
 
 
 def _base_of(config: Ablate) -> Pretrain:
-    """Return the settings of pretraining that an ablation's variants start from."""
-    return with_words_rate(Pretrain(**{each.name: getattr(config, each.name) for each in dataclasses.fields(Pretrain)}))
+    """Return the settings of pretraining that an ablation's variants start from.
+
+    All variants have the rows per slot of a CPU if these are `auto`, so that a comparison does not depend on a GPU.
+    """
+    base = Pretrain(**{each.name: getattr(config, each.name) for each in dataclasses.fields(Pretrain)})
+    return with_usual_slots(with_words_rate(base))
 
 
 def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:

@@ -86,7 +86,7 @@ def _step_of(config: Pretrain, tokens: TokenFile, device: torch.device) -> Calla
     while sum(table.num_rows for table in rows) < needed:
         rows.append(rows_of_window(tokens, config.sampling, config.seed, len(rows)))
     batch = config.batch
-    slots = list(islice(cut_into_slots(iter(rows), batch.rows_per_slot, concatenate), batch.slots_per_step))
+    slots = list(islice(cut_into_slots(iter(rows), batch.slot_rows, concatenate), batch.slots_per_step))
     precision = chosen_precision(config.placement, device)
     module = build_module(config, tokens.vocabulary.size, device, precision)
     optimizer = build_optimizer(config.optimizer, module)
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
     if "turns" in extra:
-        require(not config.placement.graphs, "turns are of code without CUDA graphs: leave placement.graphs out")
+        require(config.placement.graphs != "on", "turns are of code without CUDA graphs: leave placement.graphs out")
         _report_turns(config, variants, tokens, _whole_number(extra["turns"]))
         return 0
     storage.require_writable("output", config.output)

@@ -161,7 +161,7 @@ def _run_scale(config: settings.Scale, report: Report) -> int:
     print(
         scale.estimate_for_many_gpus(
             min(reading.blocks / reading.seconds for reading in alone),
-            without_sleep[0].tokens / without_sleep[0].slots / batch.rows_per_slot,
+            without_sleep[0].tokens / without_sleep[0].slots / batch.slot_rows,
             wanted.sampling.maximum_length,
         )
     )

@@ -17,7 +17,15 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pipeline.bench.cases import SIZES, Case, counted, make_batch
-from pipeline.bench.step import GRAPH_MODES, MODES, StepFunctions, at_least_one, device_name, our_steps
+from pipeline.bench.step import (
+    GRAPH_MODES,
+    MODES,
+    StepFunctions,
+    at_least_one,
+    automatic_rows,
+    device_name,
+    our_steps,
+)
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.command_line.columns import aligned
@@ -35,6 +43,7 @@ from pipeline.objectives.table import flops_per_token
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, print_line
 from pipeline.saved.naming import with_name
+from pipeline.train.automatic import free_memory
 from pipeline.train.hardware import device_peak
 
 PRECISION = "bfloat16"
@@ -168,23 +177,44 @@ def _report_steps(options: argparse.Namespace, ends: float, choices: StepChoices
 
 
 def _report_slots(options: argparse.Namespace, ends: float, choices: StepChoices, report: Report) -> None:
-    """Report a table of steps with slots of different sizes for each mode that compiles nothing."""
+    """Report a table of steps with slots of different sizes for each mode that compiles nothing.
+
+    On a GPU, the slot that batch.rows_per_slot auto means is measured too, and compared with the best.
+    """
     size, length = options.sizes[0], options.lengths[0]
+    chosen: list[int] = []
+    if choices.device.type == "cuda":
+        chosen = [length * automatic_rows(choices.case(size, length, length), free_memory(choices.device))]
     for mode in [mode for mode in options.modes if mode in NOT_COMPILED]:
-        rows = []
-        for slot in options.slots:
+        rows, speeds = [], dict[int, float]()
+        for slot in sorted({*options.slots, *chosen}):
             if time.monotonic() > ends:
                 break
             try:
-                cells = _measure(choices.case(size, length, slot), mode, choices)[0].cells
+                measured = _measure(choices.case(size, length, slot), mode, choices)[0]
+                speeds[slot], cells = measured.tokens / measured.seconds, measured.cells
             except torch.OutOfMemoryError:
                 cells = OUT_OF_MEMORY
             rows.append([f"{slot:,}", *cells])
         report("\n".join([f"\nslots of bert-{size}, {length} tokens, {mode}", *aligned(["tokens", *HEADS], rows)]))
+        for tokens in chosen:
+            report(choice_beside_best(tokens, length, speeds))
+
+
+def choice_beside_best(chosen: int, length: int, speeds: dict[int, float]) -> str:
+    """Return the slot that `auto` means, in tokens, beside the fastest of those measured, {tokens: tokens/s}."""
+    name = f"batch.rows_per_slot auto: {chosen // length} rows, {chosen:,} tokens"
+    if chosen not in speeds:
+        return f"{name}, which was not measured"
+    best = max(speeds, key=lambda tokens: speeds[tokens])
+    return (
+        f"{name}: {speeds[chosen]:,.0f} tokens/s, {speeds[chosen] / speeds[best]:.1%} of the best "
+        f"({best:,} tokens: {speeds[best]:,.0f} tokens/s)"
+    )
 
 
 def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
-    """Return the settings of a training with one slot of `rows` rows a step.
+    """Return the settings of a training with steps of `rows` rows, in one slot where memory allows.
 
     Its steps take about SHARE_TRAINED of `seconds`, if each takes `per_step` seconds.
     """
@@ -193,7 +223,7 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
         config,
         steps=steps,
         phases=OnePhase(),
-        batch=Batch(rows_per_step=rows, rows_per_slot=rows),
+        batch=Batch(rows_per_step=rows),
         evaluation=replace(config.evaluation, every=steps // EVALUATIONS),
         checkpoint=Checkpoints(every=steps),
     )
@@ -210,7 +240,7 @@ def _report_training(options: argparse.Namespace, ends: float, choices: StepChoi
         output=options.output,
         model=replace(preset.model, attention_dropout=case.model.attention_dropout),
         evaluation=replace(preset.evaluation, blimp=options.blimp),
-        placement=replace(preset.placement, graphs=mode == "graphs", residual=options.residual),
+        placement=replace(preset.placement, graphs="on" if mode == "graphs" else "off", residual=options.residual),
     )
     left = max(LEAST_SECONDS, ends - time.monotonic())
     config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")

@@ -41,7 +41,7 @@ def heldout_words_of(config: Pretrain, tokens: TokenFile, rank: int, world: int)
         _sampled_sentences(tokens, longest, config.evaluation.rows, rank, world),
         tokens.vocabulary,
         maximum_length=maximum_length,
-        rows_per_batch=config.batch.rows_per_slot,
+        rows_per_batch=config.batch.slot_rows,
     )
 
 

@@ -30,8 +30,9 @@ from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.hardware import autocast_of, chosen_precision
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import train
 from pipeline.train.run_stream import stream_of_run
+from pipeline.train.work import Work
 
 RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 
@@ -55,7 +56,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
         islice(
-            slots(rows_of_range(settings, tokenizer, everything), config.batch.rows_per_slot, pa.concat_tables),
+            slots(rows_of_range(settings, tokenizer, everything), config.batch.slot_rows, pa.concat_tables),
             config.steps * config.batch.slots_per_step,
         )
     )
@@ -90,7 +91,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=0,
             world=1,
         ),

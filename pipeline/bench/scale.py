@@ -96,7 +96,7 @@ def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
     blocks = ray.train.get_dataset_shard("train").iter_batches(
         batch_size=None, batch_format="pyarrow", prefetch_batches=4
     )
-    tables = slots_of_blocks(blocks, sleeper.batch.rows_per_slot)
+    tables = slots_of_blocks(blocks, sleeper.batch.slot_rows)
     tokens, started = 0, 0.0
     for step in range(sleeper.warm + sleeper.steps):
         if step == sleeper.warm:
@@ -186,7 +186,7 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
         stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world
     ):
         tokens += len(block["ids"].combine_chunks().flatten())
-    slots = round_rows // settings.batch.rows_per_slot // world
+    slots = round_rows // settings.batch.slot_rows // world
     return Dealt(
         world=world,
         slots=slots,

@@ -22,7 +22,7 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.bench.cases import BATCHES, SIZES, VOCABULARY_SIZE, Case, make_batch
-from pipeline.bench.step import ROWS, ROWS_OTHERWISE, at_least_one, device_name, our_step
+from pipeline.bench.step import at_least_one, case_of, device_name, our_step, rows_of
 from pipeline.bench.turns import median_seconds
 from pipeline.config.data import NextSentence
 from pipeline.config.model import FamilyName, Model
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     if f"{options.family}-{options.size}" not in PRESETS:
         parser.error(f"size ({options.size}) has no preset {options.family}-{options.size}")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    rows = options.rows or ROWS[device.type].get(options.size, ROWS_OTHERWISE[device.type])
+    rows = options.rows or rows_of(case_of(options.size, options.family, options.length), device)
     setting = Setting(
         family=options.family,
         size=options.size,

@@ -26,9 +26,11 @@ from pipeline.batch import Batch
 from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, counted
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
+from pipeline.config import training
 from pipeline.config.checks import require
 from pipeline.config.jobs import require_recordable
 from pipeline.config.model import FamilyName
+from pipeline.config.phases import OnePhase
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError, as_called
@@ -38,14 +40,16 @@ from pipeline.model.flops import peak_flops, utilisation
 from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
+from pipeline.train.automatic import FreeMemory, Where, chosen_rows, free_memory
 from pipeline.train.compiling import compile_layers
 from pipeline.train.graphs import Capacity, SlotGraphs
+from pipeline.train.slot_size import BUSY_TOKENS
 from pipeline.train.step import StepContext, train_step
 
-ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
-"""Device -> size -> rows per batch."""
-ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
-"""Device -> rows per batch for all sizes that are not in ROWS."""
+ROWS = {"base": 8, "large": 4}
+"""Size -> rows per batch on a CPU. A GPU's are chosen as by batch.rows_per_slot auto."""
+ROWS_OTHERWISE = 32
+"""Rows per batch on a CPU for all sizes that are not in ROWS."""
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
 """Size -> ratio to aim for: seconds of unmodified transformers divided by ours (BERT, full length, two CPU cores)."""
 AIM = 1.3
@@ -130,7 +134,7 @@ def our_steps(
     functions: StepFunctions = {}
     for mode in modes:
         objective = _objective(module, mode)
-        graphs = SlotGraphs(objective, autocast, device, capacity) if mode in GRAPH_MODES else None
+        graphs = SlotGraphs(objective, autocast, device, capacity, single=True) if mode in GRAPH_MODES else None
         step = partial(our_step, objective, module, optimizer, autocast, graphs)
         functions["ours", mode] = _steps(case, step, case.batches)
     return functions
@@ -237,9 +241,30 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     return "".join(cells)
 
 
-def _case_of(size: str, family: FamilyName, length: int) -> Case:
+def case_of(size: str, family: FamilyName, length: int) -> Case:
     """Return a case with one full row, to read its model's settings."""
     return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
+
+
+def rows_of(case: Case, device: torch.device) -> int:
+    """Return the rows per batch of a case."""
+    if device.type == "cpu":
+        return ROWS.get(case.size, ROWS_OTHERWISE)
+    return automatic_rows(case, free_memory(device))
+
+
+def automatic_rows(case: Case, memory: FreeMemory) -> int:
+    """Return the rows per slot that `auto` means for a case's model, with rows of its length, on a GPU."""
+    preset, model = case.preset, case.model
+    config = replace(
+        preset,
+        model=replace(model, maximum_positions=max(case.length, model.maximum_positions)),
+        sampling=replace(preset.sampling, maximum_length=case.length),
+        batch=training.Batch(rows_per_step=max(1, BUSY_TOKENS // case.length)),
+        phases=OnePhase(),
+        vocabulary=replace(preset.vocabulary, size=case.vocabulary_size),
+    )
+    return chosen_rows(config, config.all_phases[0], Where(on_gpus=True, memory=memory))
 
 
 def _require_recordable(cases: Sequence[Case], placement: Placement) -> None:
@@ -267,7 +292,7 @@ def run(
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
-    dropped = _case_of(sizes[0], family, length).model
+    dropped = case_of(sizes[0], family, length).model
     print(
         f"{family}, {device_name(device)}, {precision}, dropout {dropped.hidden_dropout:g}, "
         f"attention dropout {dropped.attention_dropout if attention_dropout else 0:g}, torch {torch.__version__}; "
@@ -280,7 +305,7 @@ def run(
     ratios = {}
     for size in sizes:
         for kind in lengths:
-            batch_rows = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
+            batch_rows = rows or rows_of(case_of(size, family, length), device)
             case = Case(
                 size=size,
                 rows=batch_rows,
@@ -368,7 +393,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"sizes ({unknown[0]}) must be of {', '.join(SIZES)}")
     sizes = options.sizes or (["base", "large"] if torch.cuda.is_available() else list(AIMS))
     for size in sizes:
-        if options.length > (most := _case_of(size, options.family, options.length).model.maximum_positions):
+        if options.length > (most := case_of(size, options.family, options.length).model.maximum_positions):
             parser.error(
                 f"--length ({options.length}) must be at most {most}, the positions of {options.family} {size}"
             )
@@ -378,8 +403,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         if not set(options.modes).isdisjoint(GRAPH_MODES):
-            cases = [_case_of(size, options.family, options.length) for size in sizes]
-            _require_recordable(cases, Placement(graphs=True, precision=options.precision))
+            cases = [case_of(size, options.family, options.length) for size in sizes]
+            _require_recordable(cases, Placement(graphs="on", precision=options.precision))
     except ConfigError as error:
         parser.error(str(error))
     return run(

@@ -33,6 +33,7 @@ from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase
+from pipeline.config.training import USUAL_ROWS
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
 from pipeline.errors import ConfigError, DataError
@@ -54,6 +55,7 @@ from pipeline.saved.naming import with_name
 from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
+from pipeline.train.automatic import Where, free_memory, with_choices
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
@@ -66,10 +68,10 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.loop import Work, accuracies_on_pairs, train
+from pipeline.train.loop import accuracies_on_pairs, train
 from pipeline.train.outcome import outcome
-from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
+from pipeline.train.work import Work
 
 if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what teachers need
     import pyarrow as pa
@@ -114,11 +116,12 @@ def slots(tables: Iterator[Rows], rows_per_slot: int, join: Callable[[list[Rows]
 def _joined(config: Pretrain) -> Generator[Rank]:
     """Join the process group that torchrun's variables name; without them, train alone."""
     rank, world, local = (int(os.environ.get(name, default)) for name, default in RANK_VARIABLES)
-    fewest = config.all_phases[0].batch.fewest_slots
+    batch = config.batch.with_slots(USUAL_ROWS, world)
+    fewest = batch.fewest_slots
     require(
         world <= fewest,
         f"torchrun started {world} processes, but a step has {fewest} slots (batch.rows_per_step "
-        f"{config.batch.rows_per_step} / batch.rows_per_slot {config.batch.rows_per_slot}): start fewer processes, or "
+        f"{batch.rows_per_step} / batch.rows_per_slot {batch.slot_rows}): start fewer processes, or "
         "use smaller slots",
     )
     device = required_device(config.placement)
@@ -238,7 +241,11 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(config.placement.threads or max(1, cores() // local))
         config, teacher = _with_teacher(config, tokens, say)
-        measured = _trained(config, tokens, location, teacher, rank, say, pairs)
+        automatic = config.placement.graphs == "auto"
+        config = _with_choices(config, rank, say)
+        measured = _trained(
+            config, tokens, location, teacher, rank, say, pairs, drop_graphs=no_op if automatic else None
+        )
         if rank.rank == 0:
             storage.write_json(storage.join(run_folder(config), RESULT), measured)
         return measured
@@ -252,12 +259,12 @@ def _trained(
     rank: Rank,
     say: Report,
     pairs: Sequence[Paradigm],
+    drop_graphs: Callable[[], None] | None,
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
     phase, size = config.all_phases[0], tokens.vocabulary.size
     precision = chosen_precision(config.placement, rank.device)
-    notes = (slower_precision(config.placement, rank.device), _slot_advice(config, rank))
-    for note in filter(None, notes):
+    if note := slower_precision(config.placement, rank.device):
         say(note)
     module = build_module(config, size, rank.device, precision, teacher)
     starts_from_teacher = isinstance(config.objective, Distilled) and config.objective.start == "teacher"
@@ -267,20 +274,32 @@ def _trained(
         start_from_teacher(module, say)
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
-    work = _work(config, tokens, rank, precision, say)
+    work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
-        own_slots = islice(slots(tables, phase.batch.rows_per_slot, concatenate), rank.rank, None, rank.world)
+        own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
-        with compiled(module, rank.world) if compiling else nullcontext():
+        with compiled(module, rank.world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     scores = _evaluated(config, tokens, work, module) | _scored_pairs(config, tokens, work, module, pairs)
     return outcome(work, state, phase) | scores | about
 
 
-def _slot_advice(config: Pretrain, rank: Rank) -> str | None:
-    return slot_advice(replace(config, workers=rank.world)) if rank.device.type == "cuda" else None
+def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
+    """Return the settings without `auto`, chosen for the GPU with the least free memory, and report the choice."""
+    where = Where(on_gpus=rank.device.type == "cuda")
+    if where.on_gpus:
+        memory = free_memory(rank.device)
+        least = torch.tensor(memory.bytes)
+        if rank.world > 1:
+            dist.all_reduce(least, dist.ReduceOp.MIN)
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        where = Where(on_gpus=True, memory=replace(memory, bytes=int(least)), gpus=local)
+    chosen, line = with_choices(replace(config, workers=rank.world), None, where)
+    if line is not None:
+        say(line)
+    return replace(chosen, workers=config.workers)
 
 
 def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: Report) -> Work:
@@ -306,7 +325,7 @@ def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: 
             tokens,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=rank.rank,
             world=rank.world,
         ),

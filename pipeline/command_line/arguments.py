@@ -18,6 +18,7 @@ from pipeline.command_line.options import (
     did_you_mean,
     element_of,
     flag,
+    is_switch,
     nearest,
     options_of,
     types_of,
@@ -97,7 +98,7 @@ class Known:
                 self.positional.append(option)
             else:
                 self.options.setdefault(option.flag, option)
-        self.off = {option.off: option for option in self.options.values() if option.boolean}
+        self.off = {option.off: option for option in self.options.values() if option.boolean or option.switch}
         self.extras = {f"--{option.name}": option for option in extra}
         self.choices = choices(settings)
 
@@ -116,6 +117,11 @@ class Known:
         if option is not None and option.boolean:
             _refuse_value(text, option, following[:1])
             return Argument(text=text, values=(str(name.replace("_", "-") == option.flag),), option=option), 0
+        if option is not None and option.switch and not equals:
+            if name.replace("_", "-") == option.off:
+                return Argument(text=text, values=("off",), option=option), 0
+            if not values or ":" in values[0]:  # the next word is an option or a kind
+                return Argument(text=text, values=("on",), option=option), 0
         if option is not None:
             if not values:
                 raise ConfigError(self.without_value(option.flag, option.metavar, following))
@@ -189,6 +195,7 @@ def _converted(path: str, hint: Any, types: Sequence[Any], value: str) -> Any:
     constants = {str(choice): choice for known in types if get_origin(known) is Literal for choice in get_args(known)}
     constants |= {"None": None} if NoneType in types else {}
     constants |= {"True": True, "False": False} if bool in types else {}
+    constants |= {"true": "on", "false": "off"} if is_switch(hint) else {}
     if value in constants:
         return constants[value]
     for known in (int, float, str):

@@ -53,6 +53,10 @@ class Option:
         return bool in types_of(self.hint)
 
     @property
+    def switch(self) -> bool:
+        return is_switch(self.hint)
+
+    @property
     def many(self) -> bool:
         return get_origin(self.hint) is tuple
 
@@ -121,6 +125,11 @@ def default_kind(settings: Any, default: Any, path: str) -> str:
         value = None if value is dataclasses.MISSING else value
         owner = kinds_of(hints[name])[0]
     return flag_of(type(value))
+
+
+def is_switch(hint: Any) -> bool:
+    """Return whether the values include on and off. Then the bare flag means on, and true and false are read too."""
+    return {"on", "off"} <= set(get_args(hint))
 
 
 def kinds_of(hint: Any) -> list[Any]:

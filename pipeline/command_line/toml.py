@@ -16,6 +16,7 @@ from pipeline.command_line.options import (
     did_you_mean,
     element_of,
     flag_of,
+    is_switch,
     kinds_of,
     nearest,
     options_of,
@@ -158,6 +159,8 @@ def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
     types = types_of(hint)
     if value == NONE and NoneType in types:
         return None
+    if isinstance(value, bool) and is_switch(hint):
+        return "on" if value else "off"
     if isinstance(value, list) and get_origin(hint) is tuple:
         element = element_of(hint)
         items = [float(item) if element is float and type(item) is int else item for item in value]

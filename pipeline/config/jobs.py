@@ -1,5 +1,6 @@
 """The whole configuration of pretraining."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -171,7 +172,8 @@ class Pretrain(Sources):
 
     @property
     def all_phases(self) -> tuple[Phase, ...]:
-        return split(self.phases, self.steps, self.sampling, self.batch)
+        """Phases with a number of rows per slot each: for `auto`, that of a CPU."""
+        return split(self.phases, self.steps, self.sampling, self.batch, self.worker_range.most)
 
     def phase_at(self, step: int) -> Phase:
         """Return the phase of a step (from 0). Steps after the end of the run belong to the last phase."""
@@ -185,8 +187,15 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
         workers <= batch.fewest_slots,
         f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} "
         f"{getattr(batch, rows)} / "
-        f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
+        f"{prefix}.rows_per_slot {batch.slot_rows}): use fewer workers or {_smaller_slots(workers, batch, prefix)}",
     )
+
+
+def _smaller_slots(workers: int, batch: Batch, prefix: str) -> str:
+    """Return a setting with which each worker gets a slot in every step."""
+    if batch.fewest_rows < workers:
+        return f"more {prefix}.rows_per_step"
+    return f"--{prefix}.rows-per-slot {batch.dividing_rows(batch.slot_rows, workers)} (or auto)"
 
 
 def require_rotated_positions(config: Pretrain) -> None:
@@ -239,11 +248,11 @@ def require_compilable_attention(config: Pretrain) -> None:
 
 
 def require_recordable(config: Pretrain) -> None:
-    """Raise ConfigError if placement.graphs is set, but the forward and backward of a slot cannot be recorded."""
+    """Raise ConfigError if placement.graphs is on, but the forward and backward of a slot cannot be recorded."""
     problem = recording_problem(config)
     require(
-        not config.placement.graphs or problem is None,
-        f"placement.graphs needs {problem}: leave placement.graphs out, or change this",
+        config.placement.graphs != "on" or problem is None,
+        f"placement.graphs (on) needs {problem}: set placement.graphs auto or off, or change this",
     )
 
 
@@ -251,8 +260,6 @@ def recording_problem(config: Pretrain) -> str | None:
     """Return what CUDA graphs need and the run does not have; None if they can be recorded on a GPU."""
     objective, attention = (flag_of(type(part)) for part in (config.objective, config.model.attention))
     placement = config.placement
-    if config.worker_range.most > 1:
-        return f"one worker, but workers is {config.workers}"
     if not isinstance(config.objective, Masked):
         return f"objective masked, but objective is {objective}"
     if not isinstance(config.model.attention, FullAttention | LocalAttention):
@@ -343,6 +350,19 @@ def require_trained_parts(config: Pretrain) -> None:
             f"sampling.pairs ({kind}) makes pairs for a head that {without} does not have: choose "
             "sampling.pairs:full-sentences or sampling.pairs:single-segment",
         )
+
+
+def with_slot_rows(config: Pretrain, rows: Sequence[int]) -> Pretrain:
+    """Return the settings with these rows per slot: of `batch`, and of the second of two phases."""
+    phases = config.phases
+    if isinstance(phases, TwoPhases):
+        phases = replace(phases, rows_per_slot=rows[-1])
+    return replace(config, batch=replace(config.batch, rows_per_slot=rows[0]), phases=phases)
+
+
+def with_usual_slots(config: Pretrain) -> Pretrain:
+    """Return the settings with numbers in place of `auto` rows per slot: those of a CPU, and of earlier versions."""
+    return with_slot_rows(config, [phase.batch.slot_rows for phase in config.all_phases])
 
 
 def with_words_rate(config: Pretrain) -> Pretrain:

@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
-from pipeline.config.training import Batch
+from pipeline.config.training import USUAL_ROWS, Batch, largest_divisor, require_divisible
 
+USUAL_LONGER_ROWS = 8
+"""Rows of a slot for phases.rows_per_slot auto on a CPU."""
 MMBERT_DIVISORS = (2, 6)
 """Default of phases.masking_shares: sampling.masking.share divided by these. From 30%, mmBERT falls to 15% and 5%."""
 
@@ -32,9 +35,9 @@ class TwoPhases:
     """Maximum tokens per sequence in the second phase."""
     rows_per_step: int = 256
     """Rows per optimiser update in the second phase."""
-    rows_per_slot: int = 8
-    """Rows per slot in the second phase. If sequences are four times as long, a quarter of the rows needs about the
-    same memory.
+    rows_per_slot: int | Literal["auto"] = "auto"
+    """Rows per slot in the second phase. auto: on a GPU as batch.rows_per_slot auto, on a CPU at most 8. If sequences
+    are four times as long, a quarter of the rows needs about the same memory.
     """
     masking_share: float | None = None
     """Share of a sequence's tokens to mask in the second phase; mmBERT (Marone et al. 2025) and GPT-BERT (Charpentier
@@ -49,13 +52,17 @@ class TwoPhases:
     def __post_init__(self) -> None:
         require(0 < self.share < 1, f"phases.share ({self.share}) must lie between 0 and 1")
         require_at_least("phases.maximum_length", self.maximum_length, 8)
-        require_at_least("phases.rows_per_slot", self.rows_per_slot, 1)
         require_at_least("phases.rows_per_step", self.rows_per_step, 1)
+        if self.rows_per_slot != "auto":
+            require_at_least("phases.rows_per_slot", self.rows_per_slot, 1)
         require(
-            self.rows_per_step % self.rows_per_slot == 0,
+            self.rows_per_slot == "auto" or self.rows_per_step % self.rows_per_slot == 0,
             f"phases.rows_per_step ({self.rows_per_step}) must be a multiple of phases.rows_per_slot "
             f"({self.rows_per_slot})",
         )
+        if self.rows_per_slot == "auto":
+            rows = self.rows_per_step
+            require_divisible("phases.rows_per_step", rows, largest_divisor(USUAL_ROWS, rows))
         if self.masking_share is not None:
             require_share("phases.masking_share", self.masking_share)
         if self.theta is not None:
@@ -123,11 +130,12 @@ class Phase:
         return replace(model, positions=replace(positions, theta=self.theta, local_theta=local))
 
 
-def split(phases: Phases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
-    """Return the phases of a run of `steps` steps, in order.
+def split(phases: Phases, steps: int, sampling: Sampling, batch: Batch, workers: int = 1) -> tuple[Phase, ...]:
+    """Return the phases of a run of `steps` steps, in order. Slots that are `auto` are those of a CPU.
 
     Raises ConfigError if a phase would have no step, or if the shares of FallingMasks do not fall.
     """
+    batch = batch.with_slots(USUAL_ROWS, workers)
     if isinstance(phases, OnePhase):
         return (Phase(first=0, end=steps, sampling=sampling, batch=batch),)
     if isinstance(phases, FallingMasks):
@@ -141,6 +149,7 @@ def split(phases: Phases, steps: int, sampling: Sampling, batch: Batch) -> tuple
     share = sampling.masking.share if phases.masking_share is None else phases.masking_share
     masking = replace(sampling.masking, share=share)
     longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
+    longer = longer.with_slots(USUAL_LONGER_ROWS, workers)
     return (
         Phase(first=0, end=steps - second, sampling=sampling, batch=batch),
         Phase(

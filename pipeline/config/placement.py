@@ -93,11 +93,12 @@ class Placement(DevicePlacement):
     """torch.compile. auto: on if there is a C++ compiler, and if the run is so long that the faster steps save more
     time than compilation takes.
     """
-    graphs: bool = False
+    graphs: Literal["auto", "on", "off"] = "auto"
     """CUDA graphs: record the forward and backward of a slot, and the update of the weights, and launch each at once,
-    which is faster for small slots and small models. It needs one worker with a GPU, objective masked, full or local
-    attention, and neither recompute nor float16 or float8. Dropout draws other numbers than without graphs, so keep
-    this setting during a run.
+    which is faster for small slots and small models. It needs GPUs, objective masked, full or local attention, and
+    neither recompute nor float16 or float8. auto: on where these hold when the run starts, for several workers only on
+    one machine or on a fast network, since graphs send gradients after the backward. Dropout draws other numbers than
+    without graphs, so a run keeps what it started with.
     """
     flash_attention: Literal["built-in", "FA3"] = "built-in"
     """Kernels of attention on a GPU. built-in: those of torch; FA3: those of the package flash_attn_interface, which

@@ -1,10 +1,30 @@
 """Settings of training: batches, optimiser, schedule, evaluation, checkpoints and tracking."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.locations import Location
+
+USUAL_ROWS = 32
+"""Rows of a slot for batch.rows_per_slot auto on a CPU, and everywhere while the rows per step warm up."""
+LEAST_ROWS = 8
+"""Rows of a slot, at least, for batch.rows_per_slot auto, unless a step has fewer. Smaller slots are very slow."""
+
+
+def largest_divisor(most: int, *numbers: int) -> int:
+    """Return the largest number, at most `most`, that divides all the numbers."""
+    return max(divisor for divisor in range(1, most + 1) if all(number % divisor == 0 for number in numbers))
+
+
+def require_divisible(name: str, rows: int, slot_rows: int) -> None:
+    """Raise ConfigError, which names the setting with the `rows`, if slots that are `auto` would be very small."""
+    group = name.partition(".")[0]
+    require(
+        slot_rows >= min(LEAST_ROWS, rows),
+        f"{name} ({rows}) divides steps into slots of {slot_rows} ({group}.rows_per_slot auto): use a multiple of "
+        f"{USUAL_ROWS}, or set {group}.rows_per_slot",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,8 +33,11 @@ class Batch:
 
     rows_per_step: int = 256
     """Rows per optimiser update, over all workers."""
-    rows_per_slot: int = 32
-    """Rows per slot. A slot is the unit that is dealt to workers, and is computed in one forward and backward pass."""
+    rows_per_slot: int | Literal["auto"] = "auto"
+    """Rows per slot. A slot is the unit that is dealt to workers, and is computed in one forward and backward pass.
+    auto, on a GPU: about 32,768 tokens, as far as memory allows and as a slot is left to each of the most --workers; on
+    a CPU, and while the rows per step warm up: at most 32 rows. A run keeps what it started with.
+    """
     warmup_steps: int = 0
     """Steps over which the rows per step grow evenly, in whole slots, from warmup_rows to rows_per_step. The learning
     rate of each step is not changed.
@@ -27,10 +50,11 @@ class Batch:
     """
 
     def __post_init__(self) -> None:
-        require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
         require_at_least("batch.rows_per_step", self.rows_per_step, 1)
+        if self.rows_per_slot != "auto":
+            require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
         require(
-            self.rows_per_step % self.rows_per_slot == 0,
+            self.rows_per_slot == "auto" or self.rows_per_step % self.rows_per_slot == 0,
             f"batch.rows_per_step ({self.rows_per_step}) must be a multiple of batch.rows_per_slot "
             f"({self.rows_per_slot})",
         )
@@ -42,20 +66,48 @@ class Batch:
         )
         require(
             self.warmup_rows is None
-            or (0 < self.warmup_rows <= self.rows_per_step and self.warmup_rows % self.rows_per_slot == 0),
-            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.rows_per_slot}) "
+            or (
+                0 < self.warmup_rows <= self.rows_per_step
+                and (self.rows_per_slot == "auto" or self.warmup_rows % self.rows_per_slot == 0)
+            ),
+            f"batch.warmup_rows ({self.warmup_rows}) must be a multiple of batch.rows_per_slot ({self.slot_rows}) "
             f"and at most batch.rows_per_step ({self.rows_per_step})",
         )
+        name = "rows_per_step" if self.warmup_rows is None else "warmup_rows"
+        if self.rows_per_slot == "auto":
+            require_divisible(f"batch.{name}", self.fewest_rows, self.slot_rows)
+
+    @property
+    def fewest_rows(self) -> int:
+        """Rows of the first step."""
+        return self.warmup_rows or self.rows_per_step
+
+    @property
+    def slot_rows(self) -> int:
+        """Rows of a slot, with `auto` as on a CPU."""
+        return self.dividing_rows(USUAL_ROWS) if self.rows_per_slot == "auto" else self.rows_per_slot
 
     @property
     def slots_per_step(self) -> int:
         """Slots of every step after the warm-up."""
-        return self.rows_per_step // self.rows_per_slot
+        return self.rows_per_step // self.slot_rows
 
     @property
     def fewest_slots(self) -> int:
         """Slots of the first step."""
-        return (self.warmup_rows or self.rows_per_step) // self.rows_per_slot
+        return self.fewest_rows // self.slot_rows
+
+    def dividing_rows(self, most: int, workers: int = 1) -> int:
+        """Return the largest number of rows, at most `most`, that divides the rows of all steps into slots.
+
+        Each of the `workers` gets a slot in every step, if there are as many rows.
+        """
+        most = max(1, min(most, self.fewest_rows // workers))
+        return largest_divisor(most, self.rows_per_step, self.fewest_rows)
+
+    def with_slots(self, most: int, workers: int) -> "Batch":
+        """Return the settings with a number in place of rows_per_slot auto: `dividing_rows` of the arguments."""
+        return replace(self, rows_per_slot=self.dividing_rows(most, workers)) if self.rows_per_slot == "auto" else self
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,7 +119,7 @@ def _slots_before(step: int, batch: Batch) -> int:
 
 def offset(step: int, batch: Batch) -> int:
     """Return the number of rows in the global sequence before a step."""
-    return _slots_before(step, batch) * batch.rows_per_slot
+    return _slots_before(step, batch) * batch.slot_rows
 
 
 def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) -> list[int]:
@@ -136,14 +136,14 @@ def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
 
     A block has many slots, because for a small block, Ray Data's own work costs more than making the rows.
     """
-    slot_tokens = batch.rows_per_slot * maximum_length
+    slot_tokens = batch.slot_rows * maximum_length
     wanted = max(MOST_SLOTS, SLOTS_PER_RANK * world, -(-LEAST_BLOCK_TOKENS // slot_tokens))
     return max(1, min(wanted, BLOCK_TOKENS // slot_tokens, ROUND_TOKENS // (slot_tokens * world)))
 
 
 def rows_of_round(batch: Batch, maximum_length: int, world: int) -> int:
     """Return the number of rows in a round: one block of every rank."""
-    return world * slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
+    return world * slots_of_block(batch, maximum_length, world) * batch.slot_rows
 
 
 def slots_by_rank(slots: int, world: int) -> list[int]:

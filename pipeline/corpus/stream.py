@@ -222,14 +222,14 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
     dataset.context.target_max_block_size = max(
         BLOCK_BYTES, round(TOKEN_BYTES * one_round * stream.maximum_length / PARTS_OF_ROUND)
     )
-    ordered = rows not in (one_round, batch.rows_per_slot)
+    ordered = rows not in (one_round, batch.slot_rows)
 
     def by_rank(table: pa.Table) -> pa.Table:
         if not ordered:
             return table
         # The last rows may not fill a round. They can be dropped, because a stream has more rows than needed.
         whole = table.num_rows == one_round
-        return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
+        return rows_by_rank(table, batch.slot_rows, world) if whole else table.slice(0, 0)
 
     # Both operators must request the same CPUs. Then Ray Data fuses them, and their input is whole rounds.
     at_once = one_round if ordered else rows

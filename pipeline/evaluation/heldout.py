@@ -60,7 +60,7 @@ def heldout_words_of(
         tokenizer,
         maximum_length=config.sampling.maximum_length,
         sentences=config.evaluation.rows,
-        rows_per_batch=config.batch.rows_per_slot,
+        rows_per_batch=config.batch.slot_rows,
         rank=rank,
         world=world,
     )

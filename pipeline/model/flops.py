@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
+from pipeline.errors import ConfigError
 
 BACKWARD = 3
 """Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
@@ -57,6 +58,15 @@ PEAKS: dict[str, dict[str, float]] = {
     "MI300X": {"float32": 163.4 * TERA, "bfloat16": 1307.4 * TERA, "float8": 2614.9 * TERA},
 }
 """Dense peak in operations per second, by number format. float16 has the peak of bfloat16 where it is not listed."""
+GIGABYTES = {
+    **{"H100 SXM": 80, "H100 PCIe": 80, "H100 NVL": 94, "H200 SXM": 141, "H200 NVL": 141, "GH200": 96, "H20": 96},
+    **{"B200": 180, "GB200": 186, "A100": 80, "A10": 24, "A10G": 24, "A30": 24, "A40": 48, "L4": 24, "L40": 48},
+    **{"L40S": 48, "RTX 5090": 32, "RTX 4090": 24, "RTX 3090": 24, "RTX A6000": 48, "RTX 6000 Ada": 48, "T4": 16},
+    **{"V100 SXM2": 32, "V100 PCIe": 32, "V100S": 32, "MI300X": 192},
+}
+"""Memory of the chips in PEAKS by the same data sheets: the largest where a chip is sold with several sizes, and the
+smaller GH200.
+"""
 NAMES = (
     ("H100 PCIe", "H100 PCIe"),
     ("H100 NVL", "H100 NVL"),
@@ -117,12 +127,12 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     L, H = model.layers, model.width
     layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
-    keys = sum(_keys(model, number, counted) for number in range(L))
+    keys = sum(keys_per_token(model, number, counted) for number in range(L))
     products = 3 if model.has_distances else 1  # content by content, content by position, position by content
     return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
 
 
-def _keys(model: Model, layer: int, counted: TokenCounts) -> float:
+def keys_per_token(model: Model, layer: int, counted: TokenCounts) -> float:
     """Return the keys per token of a layer.
 
     For local layers this is an upper bound, the window or the mean length that a token sees, whichever is less: tokens
@@ -168,13 +178,31 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
     Return None for a slice of a GPU, and if the chip or the number format is not in PEAKS.
     """
-    words = device_name.replace("-", " ").split()
-    if SMALLER & set(words):
-        return None
-    chip = next((row for name, row in NAMES if _contains(words, name.replace("-", " ").split())), None)
+    chip = chip_of(device_name)
     if chip is None:
         return None
     return PEAKS[chip].get(precision, PEAKS[chip].get("bfloat16") if precision == "float16" else None)
+
+
+def chip_of(device_name: str) -> str | None:
+    """Return the key of PEAKS for a device name of the driver; None for a slice of a GPU, and for other chips."""
+    words = device_name.replace("-", " ").split()
+    if SMALLER & set(words):
+        return None
+    return next((row for name, row in NAMES if _contains(words, name.replace("-", " ").split())), None)
+
+
+def known_chip(name: str) -> str:
+    """Return the key of PEAKS that a user names: the key itself, its beginning, or the name that the driver reports.
+
+    Raises ConfigError, which names the known chips, for another name.
+    """
+    same = [chip for chip in PEAKS if chip.lower() == name.lower()]
+    begun = [chip for chip in PEAKS if chip.lower().startswith(f"{name.lower()} ")]
+    chip = next(iter([*same, *begun]), None) or chip_of(name)
+    if chip is None:
+        raise ConfigError(f"gpu ({name}) must be one of {', '.join(PEAKS)}")
+    return chip
 
 
 def _contains(words: Sequence[str], name: Sequence[str]) -> bool:

@@ -78,7 +78,7 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
         tokenizer,
         phase.sampling,
         rows=pretrained.rows,
-        rows_per_batch=phase.batch.rows_per_slot,
+        rows_per_batch=phase.batch.slot_rows,
         rank=0,
         world=1,
     )

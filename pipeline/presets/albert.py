@@ -14,7 +14,7 @@ ALBERT = replace(
     PUBLISHED,
     steps=125_000,
     sampling=Sampling(maximum_length=512),
-    batch=Batch(rows_per_step=4_096, rows_per_slot=32),
+    batch=Batch(rows_per_step=4_096),
     optimizer=Lamb(learning_rate=1.76e-3),
     schedule=LinearDecay(warmup_share=0.025),
 )

@@ -34,7 +34,7 @@ BERT_PRESETS = {
         replace(
             small_model(600, 2e-3),
             vocabulary=VocabularySettings(size=8_192),
-            batch=Batch(rows_per_step=64, rows_per_slot=32),
+            batch=Batch(rows_per_step=64),
         ),
     ),
     "bert-mini": bert(4, 256, 4, small_model(20_000, 1e-3)),
@@ -52,6 +52,6 @@ CONTINUED = replace(
 CONTINUED_PRESETS = {
     "continue": CONTINUED,
     "continue-small": replace(
-        CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64, rows_per_slot=32)
+        CONTINUED, steps=2_000, optimizer=AdamW(learning_rate=2e-4), batch=Batch(rows_per_step=64)
     ),
 }

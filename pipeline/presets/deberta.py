@@ -18,7 +18,7 @@ DEBERTA = replace(
     PUBLISHED,
     vocabulary=VocabularySettings(kind="byte-bpe", size=50_265),
     sampling=Sampling(maximum_length=512, pairs=FullSentences()),
-    batch=Batch(rows_per_step=2_048, rows_per_slot=32),
+    batch=Batch(rows_per_step=2_048),
     optimizer=AdamW(learning_rate=2e-4),
 )
 # microsoft/DeBERTa, experiments/language_model/rtd.sh and rtd_*.json: 256 rows of at most 512 tokens, 1,000,000 steps,
@@ -30,9 +30,7 @@ DEBERTA_V3 = replace(
     vocabulary=VocabularySettings(kind="unigram", size=128_100, lowercase=False),
     sampling=Sampling(maximum_length=512),
 )
-DEBERTA_V3_XSMALL = replace(
-    DEBERTA_V3, batch=Batch(rows_per_step=64, rows_per_slot=32), optimizer=AdamW(learning_rate=3e-4)
-)
+DEBERTA_V3_XSMALL = replace(DEBERTA_V3, batch=Batch(rows_per_step=64), optimizer=AdamW(learning_rate=3e-4))
 DISENTANGLED: dict[str, Any] = {"segments": 0, "layer_norm_epsilon": 1e-7, "positions": NoPositions()}
 
 

@@ -16,7 +16,7 @@ DISTILBERT = replace(
     PUBLISHED,
     steps=7_000,
     sampling=Sampling(maximum_length=512, pairs=FullSentences()),
-    batch=Batch(rows_per_step=4_096, rows_per_slot=32),
+    batch=Batch(rows_per_step=4_096),
     optimizer=AdamW(learning_rate=5e-4, weight_decay=0.0, epsilon=1e-6, clip_norm=5.0),
     schedule=LinearDecay(warmup_share=0.05),
 )

@@ -36,7 +36,7 @@ ELECTRA_PRESETS = {
     "electra-small": electra(
         replace(
             bert(12, 256, 4),
-            batch=Batch(rows_per_step=128, rows_per_slot=32),
+            batch=Batch(rows_per_step=128),
             optimizer=AdamW(learning_rate=5e-4, epsilon=1e-6),
             schedule=LinearDecay(warmup_share=0.01),
         ),

@@ -81,7 +81,7 @@ def published(model: Model, steps: int, rate: float, batch: Batch, warmup_steps:
             share=0.15,
             maximum_length=8_192,
             rows_per_step=batch.rows_per_step // 8,
-            rows_per_slot=batch.rows_per_slot // 8,
+            rows_per_slot=batch.slot_rows // 8,
             theta=160_000.0,
         ),
         optimizer=replace(OPTIMIZER, learning_rate=rate),
@@ -91,7 +91,7 @@ def published(model: Model, steps: int, rate: float, batch: Batch, warmup_steps:
 
 TINY = small(4, 128, 600, 2e-3, replace(VOCABULARY, size=8_192))
 MODERNBERT_PRESETS: dict[str, Pretrain] = {
-    "modernbert-tiny": replace(TINY, batch=Batch(rows_per_step=64, rows_per_slot=32)),
+    "modernbert-tiny": replace(TINY, batch=Batch(rows_per_step=64)),
     "modernbert-mini": small(4, 256, 20_000, 1e-3),
     "modernbert-small": small(7, 256, 20_000, 1e-3),
     "modernbert-medium": small(10, 384, 100_000, 5e-4),

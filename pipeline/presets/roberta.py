@@ -15,7 +15,7 @@ ROBERTA = replace(
     steps=500_000,
     vocabulary=VocabularySettings(kind="byte-bpe", size=50_265),
     sampling=Sampling(maximum_length=512, pairs=FullSentences()),
-    batch=Batch(rows_per_step=8_192, rows_per_slot=32),
+    batch=Batch(rows_per_step=8_192),
     optimizer=AdamW(learning_rate=6e-4, beta2=0.98, epsilon=1e-6),
     schedule=LinearDecay(warmup_share=0.048),
 )

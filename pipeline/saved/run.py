@@ -11,18 +11,19 @@ OUTPUT/runs/NAME/
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.config.flat import flatten, unflatten
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
-from pipeline.files.locations import sqlite_file, sqlite_uri
+from pipeline.files.locations import absolute, sqlite_file, sqlite_uri
 from pipeline.saved.checkpoints import CHECKPOINTS
-from pipeline.saved.naming import ADDED, FINGERPRINTED, implied_objective
+from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
-SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
+SUMMARY, RUN, VOCABULARY, RUNS = "summary.json", "run.json", "vocabulary", "runs"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 LOCATED = ("export", "checkpoint", "mlflow_uri")
@@ -45,7 +46,24 @@ class OfRun:
 
 def run_folder(config: Pretrain) -> str:
     """Return the folder of a named run."""
-    return storage.join(config.output, "runs", str(config.name))
+    return storage.join(config.output, RUNS, str(config.name))
+
+
+def with_begun_name(config: Pretrain, preset: str) -> Pretrain:
+    """Return the settings with the name of the run that they begin or continue: as set, else a default name.
+
+    Earlier versions had numbers where slots are `auto` now, and so other default names. The run has the name of an
+    earlier version if the output folder has a run of that name, and none of the present name.
+    """
+    if config.name:
+        return config
+    output = absolute(config.output)
+    names = [default_name(preset, settings) for settings in (config, with_usual_slots(config))]
+    begun = [False, False]
+    if names[0] != names[1]:
+        with suppress(OSError):  # the run itself reports storage that cannot be read
+            begun = [storage.exists(storage.join(output, RUNS, name, RUN)) for name in names]
+    return replace(config, name=names[1] if begun == [False, True] else names[0])
 
 
 def read_run(folder: str) -> dict[str, Any] | None:
@@ -57,6 +75,13 @@ def read_run(folder: str) -> dict[str, Any] | None:
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
     """Record a run's identity, requested steps, MLflow run and corpus folder."""
     storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
+
+
+def forget_setting(folder: str, name: str) -> None:
+    """Remove a setting from the identity that is recorded in the folder of a run."""
+    if recorded := read_run(folder):
+        kept = {key: value for key, value in recorded["identity"].items() if key != name}
+        storage.write_json(storage.join(folder, RUN), recorded | {"identity": kept})
 
 
 def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     run_identity.refuse_other_versions(folder, recorded["identity"])
     known = _require_trained(folder, recorded["steps"], step)
     phase = run.settings_of(recorded).phase_at(step - 1)
-    _require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.rows_per_slot, row, number)
+    _require_rows(step, slots_at(step - 1 - phase.first, phase.batch) * phase.batch.slot_rows, row, number)
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
         raise ConfigError(

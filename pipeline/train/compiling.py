@@ -79,8 +79,10 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 
 @contextmanager
-def compiled(module: nn.Module, world: int = 1, backend: str = "inductor") -> Generator[None]:
+def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, overlaps: bool = True) -> Generator[None]:
     """Compile the module's forward for batches of all sizes: as one graph, or with `world` ranks each layer.
+
+    `overlaps`: with several ranks, DistributedDataParallel sends gradients during the backward.
 
     Call the module inside this context only, and in the same thread.
 
@@ -93,7 +95,7 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor") -> Ge
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 
-    if world > 1 and not any(encoder.recompute for encoder in encoders_in(module)):
+    if world > 1 and overlaps and not any(encoder.recompute for encoder in encoders_in(module)):
         compile_layers(module, backend)
     else:
         module.compile(dynamic=True, backend=backend)

@@ -3,23 +3,22 @@
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import psutil
 import torch
 
-from pipeline.batch import Batch, collate
-from pipeline.config.data import NextSentence, Sampling, SentenceOrder
+from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.errors import ConfigError
 from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
-from pipeline.text.masked_rows import MaskedRows
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of, out_of_memory_as_config_error
+from pipeline.train.random_rows import random_batch
 from pipeline.train.step import StepContext, backward, update
 
 STEPS = 5
@@ -69,7 +68,7 @@ def few_steps(config: Pretrain, length: int) -> FewSteps:
     try:
         with out_of_memory_as_config_error(config, phase, None, device):
             take_step = _stepper(config, phase.sampling, length, device)
-            rows, slots, updates = _timed(take_step, min(phase.batch.rows_per_slot, most_rows))
+            rows, slots, updates = _timed(take_step, min(phase.batch.slot_rows, most_rows))
     finally:
         torch.set_num_threads(threads)
     on_gpu = device.type == "cuda"
@@ -125,7 +124,7 @@ def _stepper(
         return time.perf_counter()
 
     def take_step(rows: int) -> tuple[float, float]:
-        batch = _random_batch(sampling, rows, length, config.vocabulary.size, random)
+        batch = random_batch(sampling, rows, length, config.vocabulary.size, random)
         begun = seconds()
         backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=1)
         computed = seconds()
@@ -149,29 +148,3 @@ def _timed(take_step: Callable[[int], tuple[float, float]], most_rows: int) -> t
     while not times or (len(times) < STEPS and time.perf_counter() < deadline):
         times.append(take_step(rows))
     return rows, [slot for slot, _ in times], [updating for _, updating in times]
-
-
-def _random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> Batch:
-    """Return a batch of rows with random ids, in the form in which the run's stream delivers them."""
-    sequences, masked = rows * sampling.sequences, max(1, round(sampling.masking.share * length)) * sampling.masks
-    labels = {
-        name: random.integers(0, 2, rows).astype(bool)
-        for name, pairing in (("not_next", NextSentence), ("swapped", SentenceOrder))
-        if isinstance(sampling.pairs, pairing)
-    }
-    places = [np.sort(random.choice(length, masked, replace=False)) for _ in range(sequences)]
-    batch = collate(
-        MaskedRows(
-            ids=random.integers(1, vocabulary, sequences * length),
-            lengths=np.full(sequences, length),
-            first_lengths=np.full(sequences, length // 2 if labels else length),
-            masked_positions=np.concatenate(places),
-            masked_labels=random.integers(1, vocabulary, sequences * masked),
-            masked_counts=np.full(sequences, masked),
-            **labels,
-        )
-    )
-    if not sampling.two_texts:
-        return batch
-    keys = torch.from_numpy(random.integers(1, 2**62, (rows, 1 + sampling.sequences)))
-    return replace(batch, keys=keys, places=torch.arange(sequences) if sampling.negatives else None)

@@ -14,7 +14,11 @@ from torch import Tensor, nn
 
 from pipeline.batch import Batch, filled, pack, unpack
 from pipeline.config.phases import Phase
+from pipeline.optim.loss_scale import LossScale
+from pipeline.train.flat_gradients import FlatGradients
 
+Size = tuple[int, int]
+"""Tokens and masked positions of a filled slot."""
 SIZES = 8
 """Sizes to which slots are filled."""
 WARM_UP = 3
@@ -52,7 +56,16 @@ class Capacity:
 def capacity_of(phase: Phase) -> Capacity:
     """Return the capacity of a phase's slots."""
     sampling = phase.sampling
-    return Capacity(rows=phase.batch.rows_per_slot, row_length=sampling.row_length, masked_share=sampling.masking.share)
+    return Capacity(rows=phase.batch.slot_rows, row_length=sampling.row_length, masked_share=sampling.masking.share)
+
+
+def has_single_slots(phase: Phase, world: int) -> bool:
+    """Return whether each step of a phase is one slot on one rank."""
+    return world == 1 and phase.batch.rows_per_step == phase.batch.slot_rows
+
+
+Gradients = list[tuple[nn.Parameter, Tensor]]
+"""Parameters and their gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,51 +77,103 @@ class _Graph:
     """The packed batch."""
     sums: Mapping[str, Tensor]
     """Loss term -> its sum in the batch."""
+    gradients: Gradients
+    """Gradients that it writes; empty if it adds to those of all slots, or if a recorded update reads them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Update:
+    """A recorded update of the weights."""
+
+    graph: torch.cuda.CUDAGraph
+    norm: Tensor
+    """The gradient norm, which it writes."""
 
 
 class SlotGraphs:
-    """Computes the gradients of slots, and updates the weights by them, by CUDA graphs on one GPU.
+    """Computes the gradients of slots, adds them up over ranks, and updates the weights, by CUDA graphs.
 
-    A graph is recorded for the first slot of its size. All graphs share their memory and add to the same gradients,
-    which the graph of the update reads and sets to 0.
+    A graph is recorded for the first slot of its size. All graphs share their memory. They add to the same gradients,
+    which are next to each other in memory, and which the graph of the update reads and sets to 0.
+
+    `reduce_precision`: number format in which ranks add up gradients, float32 or bfloat16; None: there is one rank.
+    `single`: each step has one slot. Then gradients stay where backward put them, and each size has its own update.
+    `records`: whether anything is recorded. Otherwise slots are filled and gradients kept likewise, but each operator
+    is launched on its own, on any device.
     """
 
-    def __init__(self, objective: nn.Module, autocast: torch.autocast, device: torch.device, capacity: Capacity):
+    def __init__(
+        self,
+        objective: nn.Module,
+        autocast: torch.autocast,
+        device: torch.device,
+        capacity: Capacity,
+        *,
+        reduce_precision: str | None = None,
+        single: bool = False,
+        records: bool = True,
+    ) -> None:
         self.objective, self.autocast, self.device, self.capacity = objective, autocast, device, capacity
+        self.reduce_precision, self.single, self.records = reduce_precision, single, records
         self.divisors: dict[str, Tensor] = {}
         """Loss term -> its divisor, which the graphs read."""
-        self.gradients: list[tuple[nn.Parameter, Tensor]] = []
-        """Parameters that get gradients, and these gradients; empty before the first graph."""
-        self.graphs: dict[tuple[int, int], _Graph] = {}
+        self.scale: LossScale | None = None
+        self.gradients: FlatGradients | None = None
+        """Gradients to which all slots add; None before the first slot, and for single slots."""
+        self.graphs: dict[Size, _Graph] = {}
         """Tokens and masked positions of a filled slot -> its graph."""
-        self.pool = torch.cuda.graph_pool_handle()
+        self.updates: dict[Size | None, _Update] = {}
+        """Size of a single slot, or None for all sizes -> the graph of the update."""
+        self.pool = torch.cuda.graph_pool_handle() if records else None
         self.cleared = False
         """Whether the gradients are 0."""
-        self.updates = 0
+        self.launched_updates = 0
         """Updates that were not replayed."""
-        self.update_graph: torch.cuda.CUDAGraph | None = None
-        self.norm: Tensor | None = None
-        """The gradient norm that the graph of the update writes."""
+        self.newest: Size | None = None
+        """Size of the newest single slot."""
 
-    def start(self, batches: Sequence[Batch], counts: Mapping[str, float | Tensor]) -> list[Batch]:
+    def start(
+        self, batches: Sequence[Batch], counts: Mapping[str, float | Tensor], scale: LossScale | None = None
+    ) -> list[Batch]:
         """Begin a step: set the gradients to 0, record the graphs that are missing, and return the filled batches.
 
-        `counts`: loss term -> divisor of its sum.
+        `counts`: loss term -> divisor of its sum. `scale`: factor in the gradients.
         """
+        self.scale = scale
         for term, count in counts.items():
             if term not in self.divisors:
                 self.divisors[term] = torch.empty((), device=self.device)
             self.divisors[term].fill_(count)
-        for parameter, gradient in self.gradients:
-            parameter.grad = gradient
+        if self.gradients is not None:
+            self.gradients.attach()
         slots = [self.capacity.fill(batch) for batch in batches]
         for batch in slots:
-            if (batch.tokens, batch.masked) not in self.graphs:
-                self.graphs[batch.tokens, batch.masked], self.cleared = self._recorded(batch), False
-        if not self.cleared:
-            self._clear()
+            self._get_ready(batch)
+        if self.gradients is not None and not self.cleared:
+            self.gradients.clear()
         self.cleared = False
         return slots
+
+    def add_gradients(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Add the gradients of a filled slot's losses, each divided by its divisor; return the sum of each loss term.
+
+        The next call overwrites the sums. Dropout depends on the state of torch's generator.
+        """
+        if not self.records:
+            return self._backward(batch.to(self.device))
+        self.newest = _size_of(batch) if self.single else None
+        recorded = self.graphs[_size_of(batch)]
+        recorded.inputs.copy_(pack(batch), non_blocking=True)
+        recorded.graph.replay()
+        for parameter, gradient in recorded.gradients:
+            parameter.grad = gradient
+        return recorded.sums
+
+    def reduce(self) -> None:
+        """Add up the gradients of all ranks, after the last slot of each."""
+        if self.reduce_precision is not None:
+            assert self.gradients is not None
+            self.gradients.reduce(self.reduce_precision)
 
     def update(self, clipped_update: Callable[[], Tensor]) -> Tensor:
         """Call a function that updates the weights by the gradients; return its result, the gradient norm.
@@ -116,47 +181,74 @@ class SlotGraphs:
         From the third step on, its launches are replayed, so it must be the same function at every step, and must read
         what changes from tensors.
         """
-        if self.updates < WARM_UP - 1:
-            self.updates += 1
+        if not self.records or self.launched_updates < WARM_UP - 1:
+            self.launched_updates += 1
             return clipped_update()
-        if self.update_graph is None:
-            with self._record() as self.update_graph:
-                self.norm = clipped_update()
-                self._clear()
-        assert self.norm is not None
-        self.update_graph.replay()
-        self.cleared = True
-        return self.norm.clone()  # the next step overwrites the norm
-
-    def _clear(self) -> None:
-        torch._foreach_zero_([gradient for _, gradient in self.gradients])
-
-    def add_gradients(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Add the gradients of a filled slot's losses, each divided by its divisor; return the sum of each loss term.
-
-        The next call overwrites the sums. Dropout depends on the state of torch's generator.
-        """
-        recorded = self.graphs[batch.tokens, batch.masked]
-        recorded.inputs.copy_(pack(batch), non_blocking=True)
+        if self.newest not in self.updates:
+            with self._record() as graph:
+                norm = clipped_update()
+                if self.gradients is not None:
+                    self.gradients.clear()
+            self.updates[self.newest] = _Update(graph=graph, norm=norm)
+            if self.newest is not None:  # no one else reads these gradients: other graphs may use their memory
+                self.graphs[self.newest].gradients.clear()
+        recorded = self.updates[self.newest]
         recorded.graph.replay()
-        return recorded.sums
+        self.cleared = True
+        return recorded.norm.clone()  # the next step overwrites the norm
 
-    def _recorded(self, batch: Batch) -> _Graph:
-        """Record a graph for batches of this size."""
-        inputs = pack(batch).to(self.device)
-        static = unpack(batch, inputs)
+    def size_of(self, batch: Batch) -> Size:
+        """Return the size to which a batch is filled."""
+        return _size_of(self.capacity.fill(batch))
+
+    def spoil(self) -> None:
+        """Make the newest slot's gradients infinite, so that the update leaves weights and optimiser as they are."""
+        for parameter in self.objective.parameters():
+            if parameter.grad is not None:
+                parameter.grad.fill_(torch.inf)
+
+    def _get_ready(self, batch: Batch) -> None:
+        """Find the parameters that get gradients, and record the graph of the batch's size, if this was not done."""
+        finds, records = self.gradients is None and not self.single, self.records and _size_of(batch) not in self.graphs
+        if not finds and not records:
+            return
+        inputs = pack(batch).to(self.device) if records else None
+        static = batch.to(self.device) if inputs is None else unpack(batch, inputs)
+        if finds:
+            self._warm_up(static, 1)
+            parameters = [parameter for parameter in self.objective.parameters() if parameter.grad is not None]
+            self.objective.zero_grad(set_to_none=True)
+            self.gradients = FlatGradients(parameters)
+            self.gradients.attach()
+        if inputs is not None:
+            self._warm_up(static, WARM_UP)
+            self.graphs[_size_of(batch)] = self._recorded(static, inputs)
+        self.cleared = False
+
+    def _warm_up(self, batch: Batch, times: int) -> None:
+        """Run forward and backward as often, in a stream of their own if they are to be recorded."""
+        if not self.records:
+            self._backward(batch)
+            return
         stream, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self._backward(static)
+            for _ in range(times):
+                self._backward(batch)
         current.wait_stream(stream)
-        self.gradients = self.gradients or [
-            (parameter, parameter.grad) for parameter in self.objective.parameters() if parameter.grad is not None
-        ]
+
+    def _recorded(self, batch: Batch, inputs: Tensor) -> _Graph:
+        """Record a graph for batches of this size, whose tensors are views of `inputs`."""
+        if self.single:  # so that backward writes new gradients, instead of adding to those that are there
+            self.objective.zero_grad(set_to_none=True)
         with self._record() as graph:
-            sums = self._backward(static)
-        return _Graph(graph=graph, inputs=inputs, sums=sums)
+            sums = self._backward(batch)
+        own: Gradients = []
+        if self.single:
+            every = self.objective.parameters()
+            own = [(parameter, parameter.grad) for parameter in every if parameter.grad is not None]
+            self.objective.zero_grad(set_to_none=True)
+        return _Graph(graph=graph, inputs=inputs, sums=sums, gradients=own)
 
     @contextmanager
     def _record(self) -> Generator[torch.cuda.CUDAGraph]:
@@ -170,5 +262,10 @@ class SlotGraphs:
     def _backward(self, batch: Batch) -> Mapping[str, Tensor]:
         with self.autocast:
             terms = self.objective(batch)
-        torch.stack([total / self.divisors[name] for name, (total, _) in terms.items()]).sum().backward()
+        loss = torch.stack([total / self.divisors[name] for name, (total, _) in terms.items()]).sum()
+        (loss if self.scale is None else loss * self.scale.value).backward()
         return {name: total.detach() for name, (total, _) in terms.items()}
+
+
+def _size_of(batch: Batch) -> Size:
+    return batch.tokens, batch.masked

@@ -138,12 +138,15 @@ def out_of_memory_as_config_error(
         longer = isinstance(config.phases, TwoPhases) and phase != config.all_phases[0]
         batch, length = ("phases", "phases") if longer else ("batch", "sampling")
         lower = [
-            f"{batch}.rows_per_slot ({phase.batch.rows_per_slot})",
+            f"{batch}.rows_per_slot ({phase.batch.slot_rows})",
             *[f"{batch}.rows_per_step ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
             f"{length}.maximum_length ({phase.sampling.maximum_length})",
         ]
-        instead = " and leave placement.graphs out" * config.placement.graphs
+        instead = " and placement.graphs off" * (config.placement.graphs == "on")
         remedy = "" if config.placement.recompute else f", or set placement.recompute{instead}"
+        half = phase.batch.dividing_rows(phase.batch.slot_rows // 2)
+        if device.type == "cuda":  # only there is the size of slots chosen by what should fit
+            remedy += f"; this run keeps its slots, so start a new one: --{batch}.rows-per-slot {half}"
         raise ConfigError(
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
             f"lower {' or '.join(lower)}{remedy}"

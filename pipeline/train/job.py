@@ -30,3 +30,5 @@ class Job:
     blimp: Blimp | None
     """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle
+    graphs_automatic: bool = False
+    """Whether placement.graphs was auto: then run.json says whether the run records CUDA graphs."""

@@ -7,19 +7,16 @@ import dataclasses
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
-from pipeline.batch import Batch
-from pipeline.config.checks import require
-from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
-from pipeline.evaluation.blimp import Blimp, evaluate_pairs
+from pipeline.evaluation.blimp import evaluate_pairs
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.evaluation.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
@@ -29,57 +26,22 @@ from pipeline.optim.loss_scale import scales_loss
 from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
 from pipeline.text.masked_rows import MaskedRows
-from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
-from pipeline.train.graphs import SlotGraphs, capacity_of
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.meter import Meter, Step, training_metrics
+from pipeline.train.recording import recorded_steps
 from pipeline.train.saver import Saver
 from pipeline.train.slots import Slot, SlotRecord, exchange, make_slot
 from pipeline.train.step import StepContext, distributed, train_step
 from pipeline.train.stragglers import Stragglers
+from pipeline.train.work import Work
 
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
     import pyarrow as pa
 
 MOST_SKIPPED = 20
 """A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """Inputs of the loop on one rank."""
-
-    config: Pretrain
-    folder: str
-    vocabulary: Vocabulary
-    rank: int
-    world: int
-    device: torch.device
-    autocast: torch.autocast
-    heldout: Sequence[Batch]
-    """This rank's held-out batches of the phase."""
-    blimp: Blimp | None = None
-    """Minimal pairs to evaluate on; None if evaluation.blimp is not set."""
-    peak_flops: float | None = None
-    """Peak operations per second of this rank's device; None where unknown."""
-    log: Callable[[int, dict[str, float]], None]
-    """Log (steps done, metrics); a no-op on ranks other than 0."""
-    flush: Callable[[], None]
-    """Flush logged metrics before a checkpoint is published.
-
-    A run that resumes from a checkpoint logs only later steps. Called from another thread.
-    """
-    say: Callable[[str], None] = print
-    """Report a line to the user; a no-op on ranks other than 0. Called from other threads too."""
-    leaving: Callable[[], bool] = lambda: False
-    """Return whether a node of the run will be preempted.
-
-    All ranks call this function after the same steps and get the same answer.
-    """
-    worker_name: str = "worker 0"
-    """Name of this rank in messages."""
 
 
 def train(
@@ -97,42 +59,48 @@ def train(
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
     are not finite.
     """
-    objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
+    phase = work.config.phase_at(state.step)
+    for encoder in encoders_in(module):
+        encoder.settings = phase.model(encoder.settings)
+    objective: nn.Module = module
+    if (graphs := recorded_steps(work, module, optimizer, phase, state.step)) is None:
+        objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
+    hooked = objective if graphs is None else None
     with (
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
-        Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,
+        Stragglers(hooked, work.rank, work.world, work.worker_name, work.device) as stragglers,
     ):
-        return _train_phase(work, tables, module, objective, optimizer, state, saver, stragglers)
+        compute = StepContext(
+            device=work.device,
+            autocast=work.autocast,
+            seed=work.config.seed,
+            world=work.world,
+            graphs=graphs,
+            timed=stragglers.timed,
+        )
+        take_step = partial(train_step, objective, optimizer, compute=compute)
+        return _train_phase(work, tables, module, optimizer, state, saver, stragglers, take_step)
 
 
 def _train_phase(
     work: Work,
     tables: "Iterator[pa.Table | MaskedRows]",
     module: Pretraining,
-    objective: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: State,
     saver: Saver,
     stragglers: Stragglers,
+    take_step: Callable[..., tuple[dict[str, torch.Tensor], torch.Tensor]],
 ) -> State:
-    """Do the work of `train`; `objective` is `module`, or DistributedDataParallel around it."""
+    """Do the work of `train`; `take_step` is `train_step` of this module."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
-    for encoder in encoders_in(module):
-        encoder.settings = phase.model(encoder.settings)
     if state.step == 0:
         state = dataclasses.replace(
             state, heldout_before=state.heldout_before | _evaluate_and_log(work, module, state, phase)
         )
         _evaluate_on_blimp(work, module, state)
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
-    compute = StepContext(
-        device=work.device,
-        autocast=work.autocast,
-        seed=config.seed,
-        world=work.world,
-        graphs=_graphs(work, objective, phase) if config.placement.graphs else None,
-    )
     meter, extra = (
         Meter(work.world, state.interval, work.device),
         ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
@@ -140,17 +108,15 @@ def _train_phase(
     for step in range(start, phase.end):
         done = step + 1
         positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.rows_per_slot)
+        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.slot_rows)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         counts = _counts_of(module, records)
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         with out_of_memory_as_config_error(config, phase, done, work.device):
             batches = [(slot.record.index, slot.batch) for slot in slots]
-            sums, norm = train_step(
-                objective, optimizer, batches, divisors(counts, module.weights), compute,
-                step=step, rate=rate, clip_norm=config.optimizer.clip_norm,
-            )  # fmt: skip
+            shares = divisors(counts, module.weights)
+            sums, norm = take_step(batches, shares, step=step, rate=rate, clip_norm=config.optimizer.clip_norm)
         state = advance(state, records)
         meter.add(_step_of(state.step, sums, counts, norm, records))
         if done % config.tracking.every == 0 or done == phase.end:
@@ -176,16 +142,6 @@ def _evaluated(work: Work, module: Pretraining, state: State, phase: Phase, mete
     blimp = _evaluate_on_blimp(work, module, state)
     meter.resume_clock()
     return dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
-
-
-def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
-    """Return the CUDA graphs of a phase's slots. Raises ConfigError if there is no GPU or there are several ranks."""
-    require(
-        work.device.type == "cuda" and work.world == 1,
-        f"placement.graphs needs one worker with a GPU, but this run has {work.world} and its device is "
-        f"{work.device.type}: leave placement.graphs out",
-    )
-    return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
 
 
 def _counts_of(module: Pretraining, records: Sequence[SlotRecord]) -> dict[str, int]:

@@ -5,8 +5,8 @@ from typing import Any
 from pipeline.config.phases import Phase
 from pipeline.train.checkpoint import State
 from pipeline.train.hardware import chosen_precision, peak_memory_bytes, utilisation_percent
-from pipeline.train.loop import Work
 from pipeline.train.meter import percentile_milliseconds
+from pipeline.train.work import Work
 
 
 def outcome(work: Work, state: State, phase: Phase) -> dict[str, Any]:

@@ -139,8 +139,9 @@ class Gradients:
 def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
-    Compiled code that recomputes layers completes all gradients only at the end of the backward pass, so it sends no
-    gradients during the pass. Other layers are compiled one by one. The code of objectives in EAGER is never compiled.
+    Recorded steps send gradients after the last slot. Compiled code that recomputes layers completes all gradients only
+    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one. The
+    code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
@@ -150,7 +151,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=tables * rows * model.embedded_width,
-        overlapped=_is_eager(config) or not config.placement.recompute,
+        overlapped=config.placement.graphs != "on" and (_is_eager(config) or not config.placement.recompute),
         bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
@@ -199,7 +200,7 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 def loads(config: Pretrain) -> Iterator[PhaseLoad]:
     """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
-    one_by_one = _is_eager(config) and not config.placement.graphs
+    one_by_one = _is_eager(config) and config.placement.graphs != "on"
     launching = LAUNCH_SECONDS * slot_operators(config) if one_by_one else 0.0
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
@@ -242,14 +243,14 @@ def _compute_seconds(load: PhaseLoad, world: int, flops: float) -> float:
 
     `flops` are the operations per second of one GPU. A slot takes at least the time that launching its kernels takes.
     """
-    launching = load.rows / load.phase.batch.rows_per_slot * load.slot_seconds
+    launching = load.rows / load.phase.batch.slot_rows * load.slot_seconds
     return max(load.flops / flops, launching) / world * (1 + imbalance(slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: PhaseLoad, world: int, machine: Machine, gradients: Gradients) -> float:
     """Return the seconds in a phase during which GPUs wait for gradients."""
     phase = load.phase
-    slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
+    slot_flops = load.flops / load.rows * phase.batch.slot_rows
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
@@ -356,7 +357,7 @@ def plan_text(
         * isinstance(config.objective, Distilled | DistilledVectors),
         *here,
         *[("launches", _launches_text(config))] * on_gpus,
-        *[("gradients", _gradients_text(gradients, world))] * (world > 1),
+        *[("gradients", _gradients_text(gradients, world, config.placement.graphs))] * (world > 1),
         (
             "storage",
             f"{gigabytes:,.1f} GB of checkpoints ({checkpoints} kept, one being written), "
@@ -429,20 +430,22 @@ def _phase_text(phase: Phase, config: Pretrain) -> str:
 def _launches_text(config: Pretrain) -> str:
     """Return what launching the kernels of a slot takes, as text."""
     operators = slot_operators(config)
-    if config.placement.graphs:
+    if config.placement.graphs == "on":
         return f"one per slot, for about {operators:,} operators that are recorded in a CUDA graph"
     seconds = f"about {operators:,} operators per slot, which take {1000 * operators * LAUNCH_SECONDS:.0f} ms to launch"
     kind = "as on one H200" if _is_eager(config) else "in eager code on one H200; torch.compile launches fewer kernels"
     return f"{seconds} ({kind})"
 
 
-def _gradients_text(gradients: Gradients, world: int) -> str:
+def _gradients_text(gradients: Gradients, world: int, graphs: str) -> str:
     """Return the gradient traffic per step as text."""
     if world == 1:
         return "not sent: one worker"
     sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
     if gradients.overlapped:
         return f"{sent} during the backward of its last slot, gradients of the embeddings after it"
+    if graphs == "on":
+        return f"{sent} after its last slot, which is recorded in a CUDA graph"
     return f"{sent} after its last slot, because compiled code that recomputes layers completes all gradients at once"
 
 
@@ -500,7 +503,7 @@ def _dealing_lines(phase: Phase, asked: WorkerRange) -> tuple[str, ...]:
         )
     title = (
         f"  at length {phase.sampling.maximum_length} "
-        f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
+        f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.slot_rows} rows"
     )
     if all(slots % world == 0 for world in worlds_to_show(slots, asked)):
         return (f"{title}, which {listed(worlds_to_show(slots, asked))} workers share evenly", "")

@@ -7,10 +7,13 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
+from pipeline.model.flops import GIGABYTES, known_chip
 from pipeline.reporting import Report, estimate
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.automatic import FreeMemory, Where, choice_text, free_memory, with_choices
 from pipeline.train.few_steps import FewSteps, few_steps
-from pipeline.train.plan import imbalance, loads, slots_of, tokens_per_sequence
+from pipeline.train.hardware import device_of
+from pipeline.train.plan import imbalance, loads, plan_text, read_prices, slots_of, tokens_per_sequence
 from pipeline.train.run_data import known_characters, train_characters
 
 MOST_PASSES = 40
@@ -41,7 +44,7 @@ def here(config: Pretrain) -> tuple[str, FewSteps | None]:
         else f"CPU with {measured.processors} thread{'s' * (measured.processors > 1)}"
     )
     rows = f"{measured.rows} row{'s' * (measured.rows > 1)} of {length} tokens"
-    most = "at most " * (measured.rows < config.all_phases[0].batch.rows_per_slot)  # a row of a larger slot takes less
+    most = "at most " * (measured.rows < config.all_phases[0].batch.slot_rows)  # a row of a larger slot takes less
     return (
         f"{kind}: {most}{estimate(seconds)}, {tokens / seconds:,.0f} tokens/s (steps of {rows} were timed, without "
         "torch.compile)"
@@ -65,6 +68,30 @@ def facts_here(config: Pretrain, report: Report) -> tuple[list[tuple[str, str]],
             )
         )
     return facts, passes_warning(config, passes), measured is not None and measured.on_gpu
+
+
+def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
+    """Return the plan of a run as text. With `gpu`, the name of a GPU, each worker has this GPU.
+
+    Raises ConfigError for an unknown GPU.
+    """
+    machines, facts, where = read_prices(), list[tuple[str, str]](), _here(config)
+    if gpu is not None:
+        chip = known_chip(gpu)
+        where = Where(on_gpus=True, memory=FreeMemory(gpu=chip, bytes=round(GIGABYTES[chip] * 1e9)))
+        machines = [machine for machine in machines if machine.chip == chip]
+    if where.on_gpus:
+        facts = [("slots", choice_text(config, where))]
+        config, _ = with_choices(config, None, where)
+    here, warning, gpus_here = facts_here(config, report)
+    text = plan_text(config, machines, [*facts, *here], gpus_here=gpus_here or gpu is not None)
+    return text if warning is None else f"{text}\n\n{warning}"
+
+
+def _here(config: Pretrain) -> Where:
+    """Return where the run would train on this machine."""
+    device = device_of(config.placement)
+    return Where(on_gpus=True, memory=free_memory(device)) if device.type == "cuda" else Where(on_gpus=False)
 
 
 def seconds_here(config: Pretrain, measured: FewSteps) -> float:

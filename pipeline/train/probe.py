@@ -1,7 +1,8 @@
 """Check the GPUs of a cluster before work starts: how many each process gets, and whether torch can use them."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import ray
 import torch
@@ -9,6 +10,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.errors import ConfigError
 from pipeline.files import storage
+from pipeline.train.automatic import FreeMemory, free_memory
 
 PROBE_SECONDS = 45.0
 """Seconds to wait for answers. A node whose GPUs are all in use does not answer; its GPUs are assumed to work."""
@@ -38,11 +40,23 @@ def gpus_of_process(setting: str, asked: float | None, device: str, there: float
     return gpus
 
 
-def require_usable_gpus(resource: str | None = None) -> None:
-    """Raise ConfigError if torch cannot use the GPUs of a node. If `resource` is set, check only nodes that have it."""
+@dataclass(frozen=True, kw_only=True)
+class GpuReport:
+    """Answer of a node about its GPU."""
+
+    problem: str | None = None
+    """Reason why torch cannot compute on it; None if it can."""
+    memory: FreeMemory | None = None
+
+
+def require_usable_gpus(resource: str | None = None) -> FreeMemory | None:
+    """Return the GPU with the least free memory among those of all nodes; None if no node answered.
+
+    If `resource` is set, ask only nodes that have it. Raises ConfigError if torch cannot use the GPUs of a node.
+    """
     wanted = ("GPU", resource) if resource else ("GPU",)
     nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]
-    probe = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
+    probe = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_report)
     pins = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
     addresses = {
         probe.options(scheduling_strategy=pin).remote(): node["NodeManagerAddress"]
@@ -51,18 +65,22 @@ def require_usable_gpus(resource: str | None = None) -> None:
     done, late = ray.wait(list(addresses), num_returns=len(addresses), timeout=PROBE_SECONDS) if addresses else ([], [])
     for reference in late:
         ray.cancel(reference, force=True)
-    refuse({addresses[reference]: _answer(reference) for reference in done}, len(nodes))
+    reports = {addresses[reference]: _answer(reference) for reference in done}
+    refuse({address: report.problem for address, report in reports.items()}, len(nodes))
+    return least_memory(report.memory for report in reports.values())
 
 
-def _answer(reference: ray.ObjectRef) -> str | None:
-    """Return the problem that a node reports; None if it reports no problem.
+def least_memory(memories: Iterable[FreeMemory | None]) -> FreeMemory | None:
+    """Return the least free memory of the GPUs that are known; None if none is."""
+    return min((memory for memory in memories if memory is not None), key=lambda memory: memory.bytes, default=None)
 
-    Also None if the node was lost, because its GPUs may not be the cause.
-    """
+
+def _answer(reference: ray.ObjectRef) -> GpuReport:
+    """Return what a node reports; an empty report if the node was lost, because its GPUs may not be the cause."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayError:
-        return None
+        return GpuReport()
 
 
 def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
@@ -77,6 +95,13 @@ def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
             f"torch cannot use the GPUs of {len(bad)} of {nodes} nodes with GPUs ({first}); "
             "repair those nodes, leave them out, or set placement.device cpu"
         )
+
+
+def gpu_report() -> GpuReport:
+    """Return whether torch can compute on this process's GPU, and the GPU's name and free memory."""
+    if problem := gpu_problem():
+        return GpuReport(problem=problem)
+    return GpuReport(memory=free_memory(torch.device("cuda")))
 
 
 def gpu_problem() -> str | None:

@@ -43,22 +43,21 @@ def slot_operators(config: Pretrain) -> int:
 
 
 def advised_rows(phase: Phase, workers: int) -> int:
-    """Return the rows of a slot that keep a GPU busy: BUSY_TOKENS of the longest rows, as far as the step allows.
-
-    Each of the `workers` needs a slot in every step, and the rows of a slot divide those of a step.
-    """
-    batch = phase.batch
-    fewest = batch.warmup_rows or batch.rows_per_step
-    most = max(1, min(BUSY_TOKENS // phase.sampling.row_length, fewest // workers))
-    return max(rows for rows in range(1, most + 1) if batch.rows_per_step % rows == fewest % rows == 0)
+    """Return the rows of a slot that keep a GPU busy: BUSY_TOKENS of the longest rows, as far as the step allows."""
+    return phase.batch.dividing_rows(BUSY_TOKENS // phase.sampling.row_length, workers)
 
 
 def slot_advice(config: Pretrain) -> str | None:
-    """Return a line about the slots of a run on GPUs that are too small; None if all phases have slots large enough."""
-    graphs = not config.placement.graphs and recording_problem(config) is None
+    """Return a line about the slots of a run on GPUs that are too small; None if all phases have slots large enough.
+
+    Slots that are chosen, `auto`, need no advice.
+    """
+    graphs = config.placement.graphs == "off" and recording_problem(config) is None
     otherwise = ", or with --placement.graphs" * graphs
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
-        rows, advised = phase.batch.rows_per_slot, advised_rows(phase, config.worker_range.most)
+        if getattr(getattr(config, prefix), "rows_per_slot", None) == "auto":
+            continue
+        rows, advised = phase.batch.slot_rows, advised_rows(phase, config.worker_range.most)
         if advised >= 2 * rows:
             return (
                 f"note: {prefix}.rows_per_slot ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "

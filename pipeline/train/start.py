@@ -15,6 +15,7 @@ from pipeline.reporting import Report
 from pipeline.saved import checkpoints, run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint, run_identity
+from pipeline.train.automatic import GRAPHS
 from pipeline.train.initial import Initial
 
 
@@ -54,7 +55,9 @@ def read_start(
     identity = run_identity.identity(config, stream.corpus, stream.vocabulary, models)
     recorded = run.read_run(folder)
     if recorded is not None:
-        run_identity.refuse_differences(config, recorded["identity"], identity)
+        # Graphs stand in run.json so that the run keeps them, and may be set off all the same.
+        compared = {name: value for name, value in recorded["identity"].items() if name != GRAPHS}
+        run_identity.refuse_differences(config, compared, identity)
     run_identity.save_run_vocabulary(folder, stream.vocabulary, config.model.maximum_positions)
     summary = run.read_summary(folder)
     finished = run.is_finished(summary, config)
@@ -65,9 +68,10 @@ def read_start(
             f"steps ({config.steps}) must be at least {done}, the steps that run {config.name} has done: "
             "set more steps, or choose another --name"
         )
+    graphs = {GRAPHS: "on"} if config.placement.graphs == "on" else {}
     return Start(
         folder=folder,
-        identity=identity,
+        identity=identity | graphs,
         recorded=recorded,
         summary=summary if finished else None,
         continuing=newest is not None,

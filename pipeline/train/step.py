@@ -5,8 +5,8 @@ that compares all rows of the step needs two passes: the first computes the vect
 second computes the gradients slot by slot (GradCache, Gao et al. 2021).
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.optim.build import set_rates
 from pipeline.optim.loss_scale import LossScale, loss_scale_of
-from pipeline.train.graphs import SlotGraphs
+from pipeline.train.graphs import WARM_UP, SlotGraphs
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02
@@ -51,6 +51,8 @@ class StepContext:
     """Number of ranks."""
     graphs: SlotGraphs | None = None
     """CUDA graphs of forward, backward and update; None: each operator is launched on its own."""
+    timed: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Times the forward and backward of a slot that `graphs` computes."""
 
 
 def distributed(
@@ -121,7 +123,7 @@ def backward(
     ranks; this function undoes the averaging, so gradients are summed.
     """
     if compute.graphs is not None:
-        return _backward_of_graphs(compute.graphs, slots, counts, compute, step=step)
+        return _backward_of_graphs(compute.graphs, slots, counts, compute, step=step, scale=scale)
     module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
     if isinstance(module, ContrastiveTexts | MatchingTask) and module.two_passes:
@@ -144,15 +146,40 @@ def backward(
 
 
 def _backward_of_graphs(
-    graphs: SlotGraphs, slots: Sequence[Slot], counts: Counts, compute: StepContext, *, step: int
+    graphs: SlotGraphs,
+    slots: Sequence[Slot],
+    counts: Counts,
+    compute: StepContext,
+    *,
+    step: int,
+    scale: LossScale | None,
 ) -> dict[str, Tensor]:
     """Do the work of `backward` by CUDA graphs. Dropout differs from `backward`'s, because batches are filled."""
     sums: dict[str, Tensor] = {}
-    for (slot, _), batch in zip(slots, graphs.start([batch for _, batch in slots], counts), strict=True):
+    for (slot, _), batch in zip(slots, graphs.start([batch for _, batch in slots], counts, scale), strict=True):
         seed_dropout(compute.seed, step, slot)
-        for name, total in graphs.add_gradients(batch).items():
+        with compute.timed():
+            totals = graphs.add_gradients(batch)
+        for name, total in totals.items():
             sums[name] = sums.get(name, 0.0) + total.double()
+    graphs.reduce()
     return sums
+
+
+def prepare(
+    graphs: SlotGraphs, optimizer: Any, objective: nn.Module, examples: Iterable[Batch], *, clip_norm: float
+) -> None:
+    """Record the graphs of these batches' sizes and of the update, before the first step.
+
+    Weights and the optimiser's state keep their values, because the gradients of all these steps are infinite.
+    """
+    sizes = {graphs.size_of(batch): batch for batch in examples}
+    first = next(iter(sizes.values()))
+    for batch in (*[first] * (WARM_UP - 1), *sizes.values()):
+        for slot in graphs.start([batch], dict.fromkeys(objective.terms, 1.0)):
+            graphs.add_gradients(slot)
+        graphs.spoil()
+        update(optimizer, objective, rate=0.0, clip_norm=clip_norm, graphs=graphs)
 
 
 def _forward(objective: nn.Module, slot: int, batch: Batch, compute: StepContext, *, step: int) -> Any:

@@ -1,5 +1,7 @@
 """Find the worker that the others wait for, by comparing forward times. These times do not include the waiting."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from statistics import median
 from types import TracebackType
 from typing import Any
@@ -17,12 +19,18 @@ INTERVALS = 3
 
 
 class Stragglers:
-    """Context that times the forward passes of this rank's module with hooks; a no-op with one worker."""
+    """Context that times the forward passes of this rank's module with hooks; a no-op with one worker.
 
-    def __init__(self, objective: nn.Module, rank: int, world: int, host: str, device: torch.device) -> None:
+    A recorded slot calls no hooks, and its forward and backward are one launch. So without `objective`, the code in
+    `timed` is measured.
+    """
+
+    def __init__(self, objective: nn.Module | None, rank: int, world: int, host: str, device: torch.device) -> None:
         self.objective, self.rank, self.world, self.device = objective, rank, world, device
+        self.passes = "forward passes" if objective is not None else "forward and backward passes"
+        self.hooks: list[Any] = []
         self.marks: list[Any] = []
-        """Time marks before and after each forward pass since the last `read`."""
+        """Time marks before and after each pass since the last `read`."""
         self.slow_for = [0] * world
         """Number of consecutive slow intervals of each worker."""
         self.hosts: list[str] = [host] * world
@@ -30,7 +38,7 @@ class Stragglers:
             dist.all_gather_object(self.hosts, host)
 
     def __enter__(self) -> "Stragglers":
-        if self.world > 1:
+        if self.world > 1 and self.objective is not None:
             keep = lambda *_: self.marks.append(mark(self.device))  # noqa: E731  (a hook's arguments are not needed)
             self.hooks = [self.objective.register_forward_pre_hook(keep), self.objective.register_forward_hook(keep)]
         return self
@@ -38,13 +46,21 @@ class Stragglers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for hook in self.hooks if self.world > 1 else ():
+        for hook in self.hooks:
             hook.remove()
 
-    def read(self) -> str | None:
-        """Compare all ranks' forward times since the last call; return a line about a slow worker, or None.
+    @contextmanager
+    def timed(self) -> Generator[None]:
+        """Measure the launches of the block; a no-op with one worker."""
+        before = mark(self.device) if self.world > 1 else None
+        yield
+        if before is not None:
+            self.marks += [before, mark(self.device)]
 
-        Every rank must call this method, and the device must have finished the forward passes.
+    def read(self) -> str | None:
+        """Compare all ranks' times since the last call; return a line about a slow worker, or None.
+
+        Every rank must call this method, and the device must have finished the passes.
         """
         if self.world == 1:
             return None
@@ -57,7 +73,7 @@ class Stragglers:
     def name_straggler(self, milliseconds: list[float]) -> str | None:
         """Return a line about a worker that has been slow for exactly INTERVALS intervals in a row, or None.
 
-        `milliseconds` holds each worker's median forward time in this interval.
+        `milliseconds` holds each worker's median time of a pass in this interval.
         """
         line = None
         for rank, own in enumerate(milliseconds):
@@ -65,7 +81,7 @@ class Stragglers:
             self.slow_for[rank] = self.slow_for[rank] + 1 if own > SLOW * others > 0 else 0
             if self.slow_for[rank] == INTERVALS:
                 line = (
-                    f"{self.hosts[rank]} is slow: its forward passes take {own:,.0f} ms, "
+                    f"{self.hosts[rank]} is slow: its {self.passes} take {own:,.0f} ms, "
                     f"those of the other workers {others:,.0f} ms; every step waits for this worker"
                 )
         return line

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 
 import pyarrow as pa
 import ray
@@ -28,12 +29,13 @@ from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import Report, no_op
 from pipeline.saved import checkpoints
-from pipeline.saved.run import read_run
+from pipeline.saved.run import forget_setting, read_run
 from pipeline.saved.tensors import read_tensors
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.failures import failure_of
 from pipeline.tracking.points import Points
 from pipeline.train import checkpoint
+from pipeline.train.automatic import GRAPHS, without_dropped_graphs
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
 from pipeline.train.compiling import compiled, compiles
@@ -47,8 +49,9 @@ from pipeline.train.hardware import (
 )
 from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import train
 from pipeline.train.teacher import start_from_teacher
+from pipeline.train.work import Work
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
 STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
@@ -73,9 +76,11 @@ def worker_name() -> str:
 
 def run_worker(job: Job, device: torch.device) -> None:
     """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
+    if (recorded := read_run(job.folder)) is None:  # the driver wrote the file, but this machine does not see it
+        raise unshared_output(job.config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
+    if job.graphs_automatic:
+        job = dataclasses.replace(job, config=without_dropped_graphs(job.config, recorded["identity"]))
     config, stream = job.config, job.stream
-    if read_run(job.folder) is None:  # the driver wrote the file, but this machine does not see it
-        raise unshared_output(config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     blocks = prefetch_first_block(
@@ -110,8 +115,8 @@ def run_worker(job: Job, device: torch.device) -> None:
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
-    with compiled(module, world) if compiling else nullcontext():
-        state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
+    with compiled(module, world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
+        state = train(work, slots_of_blocks(blocks, phase.batch.slot_rows), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
     summary = summarise(job, work, module, state, phase, tokenizer)
@@ -138,7 +143,7 @@ def _work_of(
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=rank,
             world=world,
         ),
@@ -149,6 +154,7 @@ def _work_of(
         say=say,
         leaving=lambda: ray.train.get_preemption_info() is not None,
         worker_name=worker_name(),
+        drop_graphs=partial(forget_setting, job.folder, GRAPHS) if job.graphs_automatic else None,
     )
 
 

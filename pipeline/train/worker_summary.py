@@ -18,8 +18,8 @@ from pipeline.saved.run import EVALUATED_ROWS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.job import Job
-from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome
+from pipeline.train.work import Work
 
 BY_FREQUENCY = "loss_by_frequency"
 """Entry of summary.json: held-out masked losses by token frequency."""
@@ -56,7 +56,7 @@ def measure_languages(
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.rows_per_slot,
+            rows_per_batch=phase.batch.slot_rows,
             rank=work.rank,
             world=work.world,
             language=language,

@@ -36,6 +36,7 @@ from pipeline.saved import run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.runs import tracking_uri
 from pipeline.train import longer
+from pipeline.train.automatic import ASSUMED, FreeMemory, Where, with_choices
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
@@ -45,7 +46,6 @@ from pipeline.train.probe import require_usable_gpus
 from pipeline.train.prompts import with_prompts
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
-from pipeline.train.slot_size import slot_advice
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
 from pipeline.train.teacher import with_teacher
@@ -67,7 +67,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
-    resources = _join_cluster(config, uri)
+    config, resources, choice, graphs_automatic = _with_workers(config, uri)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
@@ -92,14 +92,18 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 config.model.maximum_positions,
             ),
             tracker=tracker,
+            graphs_automatic=graphs_automatic,
         )
-        return _train_and_export(job, resources, uri, start, report)
+        return _train_and_export(job, resources, uri, start, choice, report)
 
 
 def _train_and_export(
-    job: Job, resources: cluster.WorkerResources, uri: str, start: Start, report: Report
+    job: Job, resources: cluster.WorkerResources, uri: str, start: Start, choice: str | None, report: Report
 ) -> dict[str, Any]:
-    """Train to the last step, export the model, and write and return the summary, all tracked in MLflow."""
+    """Train to the last step, export the model, and write and return the summary, all tracked in MLflow.
+
+    `choice`: a line about the settings that were chosen for a new run, if any.
+    """
     config, stream = job.config, job.stream
     mlflow = open_mlflow_run(config, uri, stream, start)
     report(
@@ -107,8 +111,7 @@ def _train_and_export(
         f"{config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
     )
     if not start.continuing:
-        advice = slot_advice(config) if resources.gpu else None
-        for line in (passes_warning(config, passes_over(config, stream.corpus, stream.vocabulary)), advice):
+        for line in (passes_warning(config, passes_over(config, stream.corpus, stream.vocabulary)), choice):
             if line is not None:
                 report(line)
     waiting = Waiting(report, "starting the workers and reading the first texts")
@@ -210,8 +213,22 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     return config, initial
 
 
-def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
-    """Join or start Ray and return the resources of each worker.
+def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerResources, str | None, bool]:
+    """Join the cluster; return the settings as chosen for its workers, their resources, and a line about the choice.
+
+    Also return whether placement.graphs was auto.
+    """
+    resources, memory = _join_cluster(config, uri)
+    with os_errors_as_checkpoint_error(config):
+        begun = run.read_run(run.run_folder(config))
+    gpus = cluster.gpus_of_machine(config.placement)
+    where = Where(on_gpus=resources.gpu, memory=memory or ASSUMED, gpus=gpus)
+    chosen, choice = with_choices(config, begun and begun["identity"], where)
+    return chosen, resources, choice, config.placement.graphs == "auto"
+
+
+def _join_cluster(config: Pretrain, uri: str) -> tuple[cluster.WorkerResources, FreeMemory | None]:
+    """Join or start Ray; return the resources of each worker, and the least free memory of the GPUs that answered.
 
     Raises ConfigError if the run does not fit into the cluster, or if MLflow uses a file on one machine and the cluster
     has several machines.
@@ -224,7 +241,6 @@ def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
         )
     resources = cluster.worker_resources(config.placement, config.worker_range)
     if resources.gpu:
-        require_usable_gpus(config.placement.worker_resource)
-    else:
-        autocast_of(chosen_precision(config.placement, CPU), CPU)  # raises ConfigError for a format that needs a GPU
-    return resources
+        return resources, require_usable_gpus(config.placement.worker_resource)
+    autocast_of(chosen_precision(config.placement, CPU), CPU)  # raises ConfigError for a format that needs a GPU
+    return resources, None

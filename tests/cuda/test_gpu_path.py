@@ -15,18 +15,24 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
+    "recording": ["recording.py"],
     "budget": ["budget.py", "-k", "update or two and not rows and not bfloat16"],
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
     "operators": ["budget.py", "-k", "plan"],
+    "memory": ["memory.py", "-k", "bert-2"],
+    "memory of all families": ["memory.py"],
 }
 """Name -> file of checks and which of them."""
 MARKS = {
     "steps": pytest.mark.second,
     "choices": pytest.mark.second,
+    "recording": pytest.mark.second,
     "more budgets": pytest.mark.second,
     "budget of whole models": pytest.mark.long,
     "operators": pytest.mark.long,
+    "memory": pytest.mark.second,
+    "memory of all families": pytest.mark.long,
 }
 """Name -> mark of checks that are not in the first tier."""
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")

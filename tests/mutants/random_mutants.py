@@ -95,7 +95,7 @@ AREAS = (
     Area(
         name="step",
         code=("train/step.py", "train/loop.py"),
-        without=("_backward_of_graphs", "_graphs", "_average_in_bfloat16"),
+        without=("_backward_of_graphs", "prepare", "_average_in_bfloat16"),
         tests=(
             "tests/unit/optim/test_build.py",
             "tests/unit/objectives/test_contrastive.py",

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 ORDER = "tests/unit/corpus/test_order.py"
 LOOP = "tests/unit/train/test_loop.py"
+WORKERS_OF_GRAPHS = "tests/unit/train/test_graph_workers.py"
 
 OF_TRAINING = (
     # The order of rows
@@ -129,6 +130,22 @@ OF_TRAINING = (
         before="sum(total / counts[name] for name, (total, _) in output.items())",
         after="sum(total / count for total, count in output.values())",
         tests=(f"{LOOP}::test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt",),
+    ),
+    Mutant(
+        name="gradients-of-one-worker",
+        guarantee="recorded steps: gradients are summed over all workers after the last slot",
+        file="train/graphs.py",
+        before="self.gradients.reduce(self.reduce_precision)",
+        after="self.gradients.attach()",
+        tests=(WORKERS_OF_GRAPHS,),
+    ),
+    Mutant(
+        name="recording-trains",
+        guarantee="recorded steps: recording leaves weights and the optimiser's state as they were",
+        file="train/step.py",
+        before="        graphs.spoil()\n",
+        after="",
+        tests=("tests/unit/train/test_graphs.py",),
     ),
     Mutant(
         name="mean-over-workers",

@@ -59,6 +59,7 @@ from pipeline.config.training import (
 )
 from pipeline.corpus.order import offset
 from pipeline.errors import JOBS, ConfigError
+from pipeline.model.flops import PEAKS
 from pipeline.presets.table import PRESETS, split_preset, starting_point
 from tests.refusals import refusal
 
@@ -111,7 +112,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "batch.warmup_steps (0) and batch.warmup_rows (32) go together: set both or neither",
     ),
     (
-        lambda: Batch(warmup_steps=9, warmup_rows=33),
+        lambda: Batch(rows_per_slot=32, warmup_steps=9, warmup_rows=33),
         "batch.warmup_rows (33) must be a multiple of batch.rows_per_slot (32) and at most batch.rows_per_step (256)",
     ),
     (
@@ -127,14 +128,29 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "batch.warmup_steps (19) must be at most the steps of the first phase (18)",
     ),
     (
-        lambda: Pretrain(workers=3, batch=Batch(warmup_steps=9, warmup_rows=64)),
+        lambda: Pretrain(workers=3, batch=Batch(rows_per_slot=32, warmup_steps=9, warmup_rows=64)),
         "workers (3) must be at most the slots of a step (2 = batch.warmup_rows 64 / batch.rows_per_slot 32): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --batch.rows-per-slot 16 (or auto)",
     ),
     (
         lambda: Pretrain(workers=3, phases=TwoPhases(rows_per_step=64, rows_per_slot=32)),
         "workers (3) must be at most the slots of a step (2 = phases.rows_per_step 64 / phases.rows_per_slot 32): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --phases.rows-per-slot 16 (or auto)",
+    ),
+    (
+        lambda: Batch(rows_per_step=262),
+        "batch.rows_per_step (262) divides steps into slots of 2 (batch.rows_per_slot auto): use a multiple of 32, or "
+        "set batch.rows_per_slot",
+    ),
+    (
+        lambda: Batch(warmup_steps=9, warmup_rows=33),
+        "batch.warmup_rows (33) divides steps into slots of 1 (batch.rows_per_slot auto): use a multiple of 32, or "
+        "set batch.rows_per_slot",
+    ),
+    (
+        lambda: TwoPhases(rows_per_step=262),
+        "phases.rows_per_step (262) divides steps into slots of 2 (phases.rows_per_slot auto): use a multiple of 32, "
+        "or set phases.rows_per_slot",
     ),
     (lambda: TwoPhases(share=0.0), "phases.share (0.0) must lie between 0 and 1"),
     (lambda: TwoPhases(share=1.0), "phases.share (1.0) must lie between 0 and 1"),
@@ -303,14 +319,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)),
         "workers (9) must be at most the slots of a step (8 = batch.rows_per_step 256 / batch.rows_per_slot 32): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --batch.rows-per-slot 16 (or auto)",
     ),
     (lambda: Pretrain(seed=-1), "seed (-1) must be a whole number from 0 to 2^63 - 1"),
     (lambda: Pretrain(seed=2**63), "seed (9223372036854775808) must be a whole number from 0 to 2^63 - 1"),
     (
         lambda: Pretrain(workers=5, batch=Batch(rows_per_step=64, rows_per_slot=16)),
         "workers (5) must be at most the slots of a step (4 = batch.rows_per_step 64 / batch.rows_per_slot 16): use "
-        "fewer workers or smaller slots",
+        "fewer workers or --batch.rows-per-slot 8 (or auto)",
     ),
     (
         lambda: Pretrain(sampling=Sampling(maximum_length=513)),
@@ -714,10 +730,15 @@ def test_kinds_are_chosen_last(capsys: pytest.CaptureFixture[str]) -> None:
 WRONG_COMMANDS = {
     "gpt": f"preset (gpt) does not exist; jobs/pretrain.py --help lists all {len(PRESETS)}",
     "bert-base --model.heads 7": "model.width (768) must be a multiple of model.heads (7)",
-    "--workers 9": (
+    "--workers 9 --batch.rows-per-slot 32": (
         "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use "
-        "fewer workers or smaller slots"
+        "fewer workers or --batch.rows-per-slot 4 (or auto)"
     ),
+    "--workers 65": (
+        "workers (65) must be at most the slots of a step (64 = batch.rows_per_step 64 / batch.rows_per_slot 1): use "
+        "fewer workers or more batch.rows_per_step"
+    ),
+    "--gpu H1000": f"gpu (H1000) must be one of {', '.join(PEAKS)}",
     "optimizer:lamb --optimizer.learning-rate 3": "optimizer.learning_rate (3.0) must lie between 0 and 1",
     "--name a/b": f"name ('a/b') {WRONG_NAME}",
     "continue": (

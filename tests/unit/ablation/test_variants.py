@@ -11,6 +11,7 @@ from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.config.ablate import number_of_tokens
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.flat import flatten
+from pipeline.config.jobs import with_usual_slots
 from pipeline.presets.table import PRESETS
 from pipeline.saved.naming import default_name
 
@@ -37,7 +38,7 @@ def test_every_named_ablation_has_variants_whose_settings_fit_together() -> None
 
 def test_ablations_of_one_base_share_the_run_of_the_first_variant() -> None:
     shared = {name: variants(name)[0].run(1).name for name in ABLATIONS if name != "objective"}
-    assert set(shared.values()) == {default_name("bert-tiny", replace(PRESETS["bert-tiny"], seed=1))}
+    assert set(shared.values()) == {default_name("bert-tiny", with_usual_slots(replace(PRESETS["bert-tiny"], seed=1)))}
     assert variants("objective")[0].run(0).name == variants("pairs")[2].run(0).name  # full sentences
 
 

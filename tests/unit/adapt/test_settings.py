@@ -29,7 +29,10 @@ from pipeline.saved.checkpoints import folder_of
         ("--corpus a --init E --masked-steps -1", "masked_steps (-1) must be at least 0"),
         ("--corpus a --init E --learning-rate 2", "learning_rate (2.0) must lie between 0 and 1"),
         ("--corpus a --init E --maximum-length 7", "maximum_length (7) must be at least 8"),
-        ("--corpus a --init E --workers 3", "workers (3) must be at most the slots of a step (2 = batch.rows_per_step"),
+        (
+            "--corpus a --init E --workers 3 --batch.rows-per-slot 32",
+            "workers (3) must be at most the slots of a step (2 = batch.rows_per_step",
+        ),
         (
             "--corpus a --init E --placement.compile on",
             "placement.compile (on) cannot be used, because objective contr",

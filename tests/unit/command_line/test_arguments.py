@@ -131,6 +131,37 @@ def test_a_choice_of_numbers_is_a_number() -> None:
         parsed(Lists, "--bits 9")
 
 
+@pytest.mark.parametrize(
+    ("words", "graphs"),
+    [
+        ("", "auto"),
+        ("--placement.graphs", "on"),
+        ("--placement.graphs --steps 3", "on"),
+        ("--placement.graphs optimizer:lamb", "on"),
+        ("--placement.graphs true", "on"),
+        ("--placement.graphs=false", "off"),
+        ("--placement.graphs off", "off"),
+        ("--placement.no-graphs --seed 1", "off"),
+        ("--placement.graphs auto", "auto"),
+    ],
+)
+def test_a_setting_with_on_and_off_may_be_written_as_a_flag(words: str, graphs: str) -> None:
+    assert parsed(Pretrain, words).placement.graphs == graphs
+    with pytest.raises(
+        ConfigError, match=r"^placement.graphs \('onn'\) must be one of auto, on, off; did you mean on\?$"
+    ):
+        parsed(Pretrain, "--placement.graphs onn")
+
+
+def test_slots_are_a_number_or_auto() -> None:
+    assert [parsed(Pretrain, f"--batch.rows-per-slot {value}").batch.rows_per_slot for value in ("16", "auto")] == [
+        16,
+        "auto",
+    ]
+    with pytest.raises(ConfigError, match=r"^batch.rows_per_slot \('many'\) must be"):
+        parsed(Pretrain, "--batch.rows-per-slot many")
+
+
 def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
     given = (
         "bert-mini schedule:warmup-stable-decay --optimizer.learning-rate 0.5 --steps 700 --schedule.decay-share 0.4 "

@@ -52,7 +52,8 @@ def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys:
             "--vocabulary.path",
             "--sampling.maximum-length",
         ),
-        *("--batch.rows-per-step", "--optimizer.learning-rate", "--placement.device", "--config", "--show", "--plan"),
+        *("--batch.rows-per-step", "--optimizer.learning-rate", "--placement.device"),
+        *("--config", "--show", "--plan", "--gpu"),
     ]
     assert ", ".join(PRESETS) in text and len(text.splitlines()) < 100
     for path, kinds in choices(Pretrain).items():
@@ -65,7 +66,7 @@ def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys:
 def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     for main, settings in ((pretrain.main, Pretrain), (finetune.main, Finetune)):
         text = said(main, capsys, "--help", "all")
-        assert sorted(set(flags(text)) - {"--config", "--show", "--plan"}) == sorted(
+        assert sorted(set(flags(text)) - {"--config", "--show", "--plan", "--gpu"}) == sorted(
             {option.flag for option in options_of(settings)}
         )
         assert all(f"\n{path}:{kind}\n" in text for path, kinds in choices(settings).items() for kind in kinds)

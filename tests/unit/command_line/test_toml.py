@@ -134,6 +134,13 @@ def test_a_file_may_say_only_a_part_and_options_replace_it(tmp_path: Path) -> No
     assert flatten(read(tmp_path, text, "schedule:linear-decay"))["schedule"] == "LinearDecay"
 
 
+def test_on_and_off_may_be_true_and_false_in_a_file(tmp_path: Path) -> None:
+    for value, graphs in (("true", "on"), ("false", "off"), ('"auto"', "auto")):
+        text = f'[placement]\ngraphs = {value}\n[batch]\nrows_per_slot = "auto"\n'
+        found = read(tmp_path, text)
+        assert (found.placement.graphs, found.batch.rows_per_slot) == (graphs, "auto")
+
+
 def test_options_may_mend_what_does_not_fit_in_a_file(tmp_path: Path) -> None:
     text = "[batch]\nrows_per_slot = 48\n"
     with pytest.raises(

@@ -1,5 +1,6 @@
 """Slots that are filled for CUDA graphs, and the graphs themselves where there is a GPU."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,11 +18,12 @@ from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.errors import ConfigError
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
-from pipeline.optim.build import build_optimizer
+from pipeline.optim.build import build_optimizer, optimizer_tensors
 from pipeline.optim.loss_scale import FIRST, LossScale
 from pipeline.presets.table import PRESETS
+from pipeline.train.flat_gradients import FlatGradients
 from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
-from pipeline.train.step import Slot, StepContext, backward, train_step, update
+from pipeline.train.step import Slot, StepContext, backward, prepare, train_step, update
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
 PRESETS_OF_FAMILIES = ("bert-tiny", "roberta-tiny", "albert-mini", "modernbert-tiny")
@@ -71,8 +73,7 @@ def test_slots_have_few_sizes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"workers": 2}, "placement.graphs needs one worker, but workers is 2"),
-        ({"objective": PRESETS["electra-tiny"].objective}, "placement.graphs needs objective masked, but"),
+        ({"objective": PRESETS["electra-tiny"].objective}, "placement.graphs (on) needs objective masked, but"),
         (
             {"model": PRESETS["bigbird-base"].model},
             "needs full or local attention, but model.attention is block-sparse",
@@ -80,49 +81,81 @@ def test_slots_have_few_sizes() -> None:
     ],
 )
 def test_what_cannot_be_recorded_is_refused(words: Mapping[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Pretrain(placement=Placement(graphs=True), **words)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Pretrain(placement=Placement(graphs="on"), **words)
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"precision": "float16"}, "placement.graphs needs another number format, but placement.precision is float16"),
-        ({"recompute": True}, "placement.graphs needs layers that are not recomputed, but placement.recompute is set"),
+        (
+            {"precision": "float16"},
+            "placement.graphs (on) needs another number format, but placement.precision is float16",
+        ),
+        (
+            {"recompute": True},
+            "placement.graphs (on) needs layers that are not recomputed, but placement.recompute is set",
+        ),
     ],
 )
 def test_settings_that_exclude_graphs(other: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Pretrain(placement=Placement(graphs=True, **other))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Pretrain(placement=Placement(graphs="on", **other))
 
 
-def steps_on_gpu(preset: str, slots: list[Slot], *, graphs: bool) -> tuple[list[Tensor], list[Tensor], int]:
+@pytest.mark.parametrize(
+    ("chosen", "single"),
+    [(AdamW(weight_decay=0.1), False), (Lamb(), True), (StableAdamW(), False), (Muon(), True)],
+)
+def test_recording_leaves_weights_and_optimiser_as_they_were(chosen: AdamW, single: bool) -> None:
+    """Without recording, on a CPU: also after a step, when moments are not 0."""
+    device, autocast = torch.device("cpu"), torch.autocast("cpu", enabled=False)
+    module = module_of("bert-tiny")
+    graphs = SlotGraphs(module, autocast, device, CAPACITY, single=single, records=False)
+    optimizer, compute = build_optimizer(chosen, module), StepContext(device=device, autocast=autocast, seed=0)
+    batch = batches()[0]
+    counts = divisors(module.counts(batch), module.weights)
+    train_step(module, optimizer, [(0, batch)], counts, compute, step=0, rate=1e-3, clip_norm=1.0)
+    weights = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    states = optimizer_tensors(optimizer, module)
+    prepare(graphs, optimizer, module, batches(), clip_norm=1.0)
+    for found, wanted in ((module.state_dict(), weights), (optimizer_tensors(optimizer, module), states)):
+        assert found.keys() == wanted.keys()
+        assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
+
+
+def steps_on_gpu(
+    preset: str, slots: list[Slot], *, graphs: bool, single: bool = False
+) -> tuple[list[Tensor], list[Tensor], int]:
     """Return the losses of three steps, the weights after them, and the number of graphs."""
-    device = torch.device("cuda")
+    device, per_step = torch.device("cuda"), 1 if single else 2
     module, autocast = module_of(preset).to(device), torch.autocast("cuda", dtype=torch.bfloat16)
-    recorded = SlotGraphs(module, autocast, device, CAPACITY) if graphs else None
+    recorded = SlotGraphs(module, autocast, device, CAPACITY, single=single) if graphs else None
     compute = StepContext(device=device, autocast=autocast, seed=0, graphs=recorded)
     optimizer, losses = build_optimizer(AdamW(), module), []
+    if recorded is not None and single:
+        prepare(recorded, optimizer, module, [batch for _, batch in slots], clip_norm=1.0)
     for step in range(3):
         counts: dict[str, int] = {}
-        for _, batch in slots[step : step + 2]:
+        own = slots[step : step + per_step]
+        for _, batch in own:
             for name, count in module.counts(batch).items():
                 counts[name] = counts.get(name, 0) + count
         sums, norm = train_step(
-            module, optimizer, slots[step : step + 2], divisors(counts, module.weights), compute,
-            step=step, rate=1e-3, clip_norm=1.0,
-        )  # fmt: skip
+            module, optimizer, own, divisors(counts, module.weights), compute, step=step, rate=1e-3, clip_norm=1.0
+        )
         losses += [*sums.values(), norm]
     return losses, [parameter.detach() for parameter in module.parameters()], len(recorded.graphs) if recorded else 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("preset", PRESETS_OF_FAMILIES)
-def test_graphs_train_as_eager_code(preset: str) -> None:
-    """Steps of two slots; some slots are recorded in the first step, others later."""
+def test_graphs_train_as_eager_code(preset: str, single: bool) -> None:
+    """Steps of two slots, some of which are recorded in the first step, others later; and prepared steps of one."""
     slots = list(enumerate([*batches("ragged"), *batches("full")[:1]]))
     (losses, weights, recorded), (wanted, weights_wanted, _) = (
-        steps_on_gpu(preset, slots, graphs=graphs) for graphs in (True, False)
+        steps_on_gpu(preset, slots, graphs=graphs, single=single) for graphs in (True, False)
     )
     assert 1 < recorded <= SIZES
     torch.testing.assert_close(losses, wanted, rtol=2e-3, atol=2e-3)
@@ -135,15 +168,15 @@ def updated_on_gpu(chosen: AdamW, *, graphs: bool) -> tuple[list[Tensor], list[T
     module, scale, norms = module_of("bert-tiny").to(device), LossScale(device), []
     optimizer, random = build_optimizer(chosen, module), torch.Generator(device).manual_seed(0)
     recorded = SlotGraphs(module, torch.autocast("cuda"), device, CAPACITY)
-    recorded.gradients = [(parameter, torch.zeros_like(parameter)) for parameter in module.parameters()]
+    recorded.gradients = FlatGradients(list(module.parameters()))
     for step in range(8):
-        for parameter, gradient in recorded.gradients:
-            parameter.grad = gradient.normal_(generator=random).mul_(scale.value)
+        recorded.gradients.attach()
+        recorded.gradients.flat.normal_(generator=random).mul_(scale.value)
         if step == 5:
-            recorded.gradients[3][1].view(-1)[0] = torch.inf
+            recorded.gradients.pairs[3][1].view(-1)[0] = torch.inf
         rate, chosen_graphs = 1e-3 / (1 + step), recorded if graphs else None
         norms.append(update(optimizer, module, rate=rate, clip_norm=1.0, scale=scale, graphs=chosen_graphs))
-    assert scale.value == FIRST / 2 and (recorded.update_graph is not None) == graphs
+    assert scale.value == FIRST / 2 and bool(recorded.updates) == graphs
     return norms, [parameter.detach() for parameter in module.parameters()]
 
 

@@ -45,6 +45,19 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
         raise MemoryError
 
 
+def test_a_run_that_chose_its_slots_is_told_how_to_start_another() -> None:
+    graphs = replace(Pretrain(), placement=Placement(graphs="on"))
+    with (
+        pytest.raises(
+            ConfigError,
+            match=r"or set placement.recompute and placement.graphs off; this run keeps its slots, so start a new one: "
+            r"--batch.rows-per-slot 16$",
+        ),
+        out_of_memory_as_config_error(graphs, graphs.phase_at(6), 7, torch.device("cuda")),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+
 def test_contrastive_steps_also_need_memory_for_all_rows() -> None:
     config = Pretrain(objective=Contrastive(), sampling=Sampling(pairs=TwoCrops()))
     with (

@@ -383,6 +383,6 @@ def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) 
 
 def test_a_run_on_a_cpu_has_no_graphs(training, tiny_config, tmp_path):
     with pytest.raises(
-        ConfigError, match="placement.graphs needs one worker with a GPU, but this run has 1 and its device is cpu"
+        ConfigError, match=r"^placement.graphs \(on\) needs a GPU, but the device of worker 0 is cpu: set placement"
     ):
-        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs=True)), tmp_path, {})
+        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs="on")), tmp_path, {})

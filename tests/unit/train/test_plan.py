@@ -137,6 +137,11 @@ def test_gradients_are_sent_once_per_step_and_compiled_code_that_recomputes_hide
     assert run_seconds([load], 4, machine(), gradients) == pytest.approx(whole)
     eager = replace(PRESETS["bert-mini"], placement=Placement(compile="off", recompute=True))
     assert gradients_of(eager).overlapped and gradients_of(PRESETS["bert-mini"]).overlapped
+    recorded = replace(PRESETS["bert-mini"], workers=4, placement=Placement(graphs="on"))
+    assert not gradients_of(recorded).overlapped
+    assert "sent per step by each worker after its last slot, which is recorded in a CUDA graph" in plan_text(
+        recorded, []
+    )
 
 
 def test_launching_takes_the_time_of_small_slots_in_eager_code():
@@ -188,7 +193,8 @@ def test_a_run_that_takes_seconds_has_no_rows_of_zeros(tmp_path: Path) -> None:
     assert " 0%" not in text and "$0.00" not in text and " 0.00" not in text and "not sent" not in text
     assert "on 1 worker;" in text and "a GPU" not in text and "launch" not in text, "no GPU here, and none to rent"
     assert "a step has 2 slots of 32 rows, which 1, 2 workers share evenly" in text
-    here = plan_text(config, [], [("this machine", "fast")], gpus_here=True)
+    small = replace(config, batch=Batch(rows_per_step=64, rows_per_slot=32))
+    here = plan_text(small, [], [("this machine", "fast")], gpus_here=True)
     rented = replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)
     assert "on 1 worker;" in plan_text(config, [rented]), "GPUs to rent, but none here"
     assert "on 1 GPU worker;" in here and "  this machine  fast" in here.splitlines() and "gives a GPU" in here
@@ -209,7 +215,7 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
     hours = sum(load.flops for load in work) / (0.5 * 312e12) / 3600
     line = next(line for line in plan_text(config, [box]).splitlines() if line.startswith("  box"))
     assert estimate(3600 * hours) in line and dollars(22 * hours) in line and dollars(13 * hours) in line
-    steps, slots = config.steps, config.batch.rows_per_step // config.batch.rows_per_slot
+    steps, slots = config.steps, config.batch.slots_per_step
     assert f" {steps * slots / 16 / hours / 3600:,.0f} " in line
     assert dollars(22 * hours / work[0].tokens * 1e9) in line and " $22 / $13 " in line
 
@@ -252,7 +258,7 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
         r"  this machine +not measured: its weights, gradients .* need about 1\.\d GB, and 1\.0 GB of", text
     )
     assert list(tmp_path.iterdir()) == []
-    assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
+    assert pretrain.main(["bert-base", "--workers", "9", "--batch.rows-per-slot", "32", "--plan"]) == 2
     assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pipeline.errors import ConfigError
-from pipeline.train.probe import gpu_problem, refuse
+from pipeline.train.automatic import FreeMemory
+from pipeline.train.probe import GpuReport, gpu_problem, gpu_report, least_memory, refuse
 
 
 @pytest.mark.skipif(
@@ -12,6 +13,7 @@ from pipeline.train.probe import gpu_problem, refuse
 )
 def test_a_build_without_cuda_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_problem() == f"its torch {torch.__version__} is a build without CUDA"
+    assert gpu_report() == GpuReport(problem=gpu_problem())
     monkeypatch.setattr(torch.version, "xpu", "20250101")
     assert gpu_problem() == f"its torch {torch.__version__} is a build for Intel GPUs, which are not used here"
 
@@ -20,6 +22,15 @@ def test_a_build_without_cuda_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch) 
 def test_what_the_driver_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert gpu_problem().startswith(f"its torch {torch.__version__} fails: ")
+
+
+def test_a_gpu_reports_its_name_and_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.train.probe.gpu_problem", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20, 24))
+    small, large = FreeMemory(gpu="NVIDIA L4", bytes=20), FreeMemory(gpu="NVIDIA H200", bytes=141)
+    assert gpu_report() == GpuReport(memory=small)
+    assert least_memory([None, large, small, large]) == small and least_memory([None]) is None
 
 
 def test_nodes_are_named() -> None:

@@ -12,7 +12,7 @@ from pipeline.config.data import (
     VocabularySettings,
     WholeWordMasking,
 )
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.config.model import Model
 from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.objective import Replaced
@@ -120,17 +120,18 @@ def test_what_shapes_the_run_changes_its_name() -> None:
 def test_settings_that_earlier_runs_did_not_record_leave_their_names_and_identities(
     corpus: Corpus, tiny_vocabulary: Vocabulary
 ) -> None:
-    names = {name: default_name(name, PRESETS[name]) for name in EARLIER}
+    before = {name: with_usual_slots(PRESETS[name]) for name in EARLIER}
+    names = {name: default_name(name, settings) for name, settings in before.items()}
     assert names == EARLIER
-    for name in EARLIER:
-        recorded = identity(PRESETS[name], corpus, tiny_vocabulary)
+    for settings in before.values():
+        recorded = identity(settings, corpus, tiny_vocabulary)
         assert not [key for key in recorded if key.startswith("objective") or key in ADDED]
-        steps = {"steps": PRESETS[name].steps}
+        steps = {"steps": settings.steps}
         known = settings_of({"identity": recorded} | steps)
         assert (known.objective, known.sampling, known.phases) == (
-            PRESETS[name].objective,
-            PRESETS[name].sampling,
-            PRESETS[name].phases,
+            settings.objective,
+            settings.sampling,
+            settings.phases,
         )
 
 

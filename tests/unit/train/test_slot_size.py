@@ -33,7 +33,8 @@ def test_the_rows_of_a_slot_divide_those_of_a_step(batch: Batch, workers: int, r
 
 
 def test_small_slots_are_told_with_a_setting_that_helps() -> None:
-    config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases)
+    off = Placement(graphs="off")
+    config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases, placement=off)
     assert slot_advice(config) == (
         "note: batch.rows_per_slot (32) gives a GPU 4,096 tokens at a time; it is faster with 32,768, if its memory is "
         "enough: --batch.rows-per-slot 256, or with --placement.graphs"
@@ -43,7 +44,7 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
     busy = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=128))  # graphs gain nothing here
     assert str(slot_advice(busy)).endswith("--batch.rows-per-slot 256")
     assert str(slot_advice(replace(config, workers=2))).endswith("--batch.rows-per-slot 256")
-    assert str(slot_advice(replace(config, placement=Placement(graphs=True)))).endswith("--batch.rows-per-slot 256")
+    assert str(slot_advice(replace(config, placement=Placement(graphs="on")))).endswith("--batch.rows-per-slot 256")
     assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
     assert slot_advice(replace(config, batch=Batch(rows_per_step=32, rows_per_slot=32))) is None
     phases = TwoPhases(maximum_length=512, rows_per_step=512, rows_per_slot=8)
@@ -58,7 +59,7 @@ def test_the_plan_has_the_advice() -> None:
 
 def test_the_plan_counts_one_launch_for_a_recorded_slot() -> None:
     eager = with_name(replace(BASE, placement=Placement(compile="off")), "bert-base")
-    recorded = replace(eager, placement=Placement(compile="off", graphs=True))
+    recorded = replace(eager, placement=Placement(compile="off", graphs="on"))
     texts = [plan_text(config, read_prices()) for config in (eager, recorded)]
     assert "operators per slot, which take" in texts[0] and "one per slot, for about" in texts[1]
     assert load_seconds(recorded) == 0 < load_seconds(eager)

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.jobs import Pretrain, with_words_rate
-from pipeline.config.training import Checkpoints, ConstantRate, WarmupStableDecay
+from pipeline.config.training import Batch, Checkpoints, ConstantRate, WarmupStableDecay
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.saved.checkpoints import steps_saved
-from pipeline.saved.run import run_folder, write_run
+from pipeline.saved.run import run_folder, settings_of, write_run
+from pipeline.train.automatic import GRAPHS, FreeMemory, Where, with_choices
 from pipeline.train.run_identity import identity
 from pipeline.train.start import Start, read_start, roll_back, word_embeddings
 from tests.conftest import Training
@@ -48,6 +49,26 @@ def test_a_new_run_starts_and_another_continues_after_its_newest_checkpoint(
     assert (again.continuing, again.done, again.mlflow_run_id, again.summary) == (True, 3, "0a1b", None)
     with pytest.raises(ConfigError, match="^run tiny was started with other settings: seed was 0 and is now 1; "):
         start_of(training, replace(config, seed=1))
+
+
+def test_a_run_goes_on_with_the_slots_and_the_graphs_in_its_run_json(
+    training: Training, tiny_config: Pretrain, tmp_path: Path
+) -> None:
+    """A run begun with 4 rows per slot and CUDA graphs, continued by a command that leaves both to be chosen."""
+    config = replace(tiny_config, output=str(tmp_path), steps=3, batch=Batch(rows_per_step=16))
+    before = replace(config, batch=Batch(rows_per_step=16, rows_per_slot=4))
+    recorded = identity(before, training.corpus, training.vocabulary) | {GRAPHS: "on"}
+    write_run(run_folder(config), recorded, 3, "0a1b", "corpus")
+    gpu = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000))
+    chosen, _ = with_choices(config, recorded, gpu)
+    assert (chosen.batch.rows_per_slot, chosen.placement.graphs) == (4, "on")
+    assert start_of(training, chosen).identity == recorded
+    assert settings_of({"identity": recorded, "steps": 3}).placement.graphs == "on"
+    without, _ = with_choices(replace(config, placement=replace(config.placement, graphs="off")), recorded, gpu)
+    assert start_of(training, without).identity == {key: recorded[key] for key in recorded if key != GRAPHS}
+    new, _ = with_choices(config, None, gpu)
+    with pytest.raises(ConfigError, match="batch.rows_per_slot was 4 and is now 16"):
+        start_of(training, new)
 
 
 def test_a_constant_rate_may_go_on_but_not_back(training: Training, tiny_config: Pretrain, tmp_path: Path) -> None:
