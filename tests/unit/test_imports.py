@@ -61,13 +61,14 @@ LATE = {
     "MLflow and its server's modules are loaded only where a run or a model is in MLflow": (
         *("train.launch -> tracking.tracker", "workflows.serve -> export.registry", "workflows.serve -> tracking.runs"),
     ),
+    "Ray is loaded only by work that runs on it": ("predict.running -> predict.distributed",),
     "workers of a trial are started only by trials with several": ("grid.tune -> grid.team",),
     "a machine that trains on a file of tokens may lack sentencex": ("train.run_identity -> text.sentences",),
 }
 """Reason -> imports inside functions of modules of ours."""
 
 MAY_RAY = (
-    *("corpus", "on_ray", "grid", "predict.distributed", "embed.distributed", "bench"),
+    *("corpus", "on_ray", "grid", "predict.distributed", "bench"),
     *("serve.application", "serve.deployments", "workflows.pretrain", "workflows.serve", "ablation.trainings"),
     *("train.worker", "train.probe", "train.dealing", "train.launch", "train.process_group", "train.run_tracking"),
     *("train.job", "tracking.points"),

@@ -30,7 +30,9 @@ def test_a_connection_has_the_attributes_that_are_read() -> None:
     assert "self.ray_init_cluster" in inspect.getsource(ray._private.node)
 
 
-@pytest.mark.parametrize("variables", [{}, {"TMPDIR": "/a"}, {"RAY_TMPDIR": "/b"}, {"TMPDIR": "/a", "RAY_TMPDIR": "/b"}])
+@pytest.mark.parametrize(
+    "variables", [{}, {"TMPDIR": "/a"}, {"RAY_TMPDIR": "/b"}, {"TMPDIR": "/a", "RAY_TMPDIR": "/b"}]
+)
 def test_the_file_with_the_head_s_address_is_where_ray_writes_it(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
