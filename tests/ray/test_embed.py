@@ -44,17 +44,11 @@ def test_stopped_without_ray_it_is_continued_on_ray_to_the_same_bytes(
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("on_ray", [True, False])
-def test_killed_on_one_way_it_is_continued_on_the_other(
-    on_ray: bool, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_killed_without_ray_it_is_continued_on_ray_to_the_same_bytes(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = tmp_path / "killed"
-    asked = [*options, "--rows-per-part", "4", "--output", str(killed)]
-    assert 2 <= kill_when_begun("embed", asked, killed / "parts", on_ray=on_ray) < 100
+    killed, asked = tmp_path / "killed", [*options, "--rows-per-part", "4"]
+    assert 2 <= kill_when_begun("embed", [*asked, "--output", str(killed)], killed / "parts", on_ray=False) < 100
     assert not (killed / "manifest.json").exists()
-    with monkeypatch.context() as patch:
-        if on_ray:
-            without_ray(patch)
-        assert main(asked) == 0
-    wanted = undisturbed([*options, "--rows-per-part", "4"], tmp_path / "undisturbed", monkeypatch)
-    assert part_bytes(killed / "parts") == wanted
+    assert main([*asked, "--output", str(killed)]) == 0
+    assert part_bytes(killed / "parts") == undisturbed(asked, tmp_path / "undisturbed", monkeypatch)

@@ -326,6 +326,11 @@ HEAVY = ["ray", "mlflow", "transformers"]
 STEPS: list[tuple[list[str], list[str]]] = [
     # Python's door, and what vectors do not need
     (["pipeline.api"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "matplotlib"]),
+    # small commands are done before Ray would have started
+    (
+        [f"pipeline.workflows.{name}" for name in ("inputs", "predict", "embed", "score", "search", "mine")],
+        [*HEAVY, "torch._dynamo", "sklearn", "scipy.stats", "matplotlib"],
+    ),
     # the model and its objectives; fine-tuning and answering on one device
     ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),

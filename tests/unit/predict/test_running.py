@@ -1,4 +1,4 @@
-"""Where the work on parts is done, and jobs/predict.py in this process: all rows in order, stopped and continued."""
+"""The choice between this process and Ray, and jobs/predict.py here: all rows in order, stopped and continued."""
 
 import json
 import os
