@@ -22,7 +22,6 @@ def main(arguments: Sequence[str]) -> None:
 
     config = Command(prog="jobs/mine.py", about=str(__doc__), settings=Mine).read(arguments)
     check_inputs(config)
-    print_line(f"loading the model of {config.vectors}")  # the imports take seconds, too
     from pipeline.workflows.mine import mine
 
     mine(config, print_line)

@@ -30,8 +30,6 @@ def main(arguments: Sequence[str]) -> None:
 
     config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
     check_inputs(config)
-    if config.checkpoint is not None:
-        print_line(f"loading {config.checkpoint}")  # the imports take seconds, too
     from pipeline.workflows.score import score
 
     score(config, print_line)

@@ -20,7 +20,6 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/search.py", about=str(__doc__), settings=Search).read(arguments)
-    print_line(f"loading the model of {config.vectors}")  # the imports take seconds, too
     from pipeline.workflows.search import search
 
     search(config, print_line)
