@@ -54,7 +54,7 @@ class Embed:
     replace: bool = False
     """Replace existing vectors."""
     actors: int | None = None
-    """Number of processes that hold the model; default: as many as fit into the cluster."""
+    """Number of processes that hold the model; default: one for a small input, else as many as fit into the cluster."""
     cpus: float = 1.0
     """CPUs per process."""
     gpus: float | None = None

@@ -75,7 +75,7 @@ class Predict:
     replace: bool = False
     """Replace an existing output."""
     actors: int | None = None
-    """Number of processes that hold the model; default: as many as fit into the cluster."""
+    """Number of processes that hold the model; default: one for a small input, else as many as fit into the cluster."""
     cpus: float = 1.0
     """CPUs per process."""
     gpus: float | None = None

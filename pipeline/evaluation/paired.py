@@ -6,9 +6,9 @@ Shapes: n seeds; R rows of a development split.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95
 DRAWS = 1_000
@@ -39,6 +39,13 @@ class Difference:
         return self.low == self.high
 
 
+def _stats() -> ModuleType:
+    """Return scipy's statistics; imported here because the import takes half a second, and few commands compare."""
+    from scipy import stats
+
+    return stats
+
+
 def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     """Return the mean of B - A over seeds, with Student's t interval. For n = 1, the interval is infinite.
 
@@ -50,7 +57,7 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     mean = float(differences.mean())
     if len(differences) == 1:
         return Difference(mean=mean, low=-math.inf, high=math.inf)
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1)
+    quantile = _stats().t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1)
     half = float(quantile * differences.std(ddof=1) / math.sqrt(len(differences)))
     return Difference(mean=mean, low=mean - half, high=mean + half)
 
@@ -61,7 +68,7 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
     if difference.exact or not math.isfinite(difference.low):
         return None
     deviation = (np.asarray(b, np.float64) - np.asarray(a, np.float64)).std(ddof=1) / math.sqrt(len(a))
-    return float(2 * stats.t.sf(abs(difference.mean) / deviation, len(a) - 1))
+    return float(2 * _stats().t.sf(abs(difference.mean) / deviation, len(a) - 1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -85,16 +92,20 @@ def over_rows(
     mean = b(everything) - a(everything)
     if rows == 1:
         return Difference(mean=mean, low=mean, high=mean)
-    interval = stats.bootstrap(
-        (everything,),
-        lambda indices: b(indices) - a(indices),
-        n_resamples=draws,
-        batch=max(1, BATCH_INDICES // rows),
-        vectorized=False,
-        method="percentile",
-        confidence_level=CONFIDENCE,
-        rng=np.random.Generator(np.random.Philox(seed)),
-    ).confidence_interval
+    interval = (
+        _stats()
+        .bootstrap(
+            (everything,),
+            lambda indices: b(indices) - a(indices),
+            n_resamples=draws,
+            batch=max(1, BATCH_INDICES // rows),
+            vectorized=False,
+            method="percentile",
+            confidence_level=CONFIDENCE,
+            rng=np.random.Generator(np.random.Philox(seed)),
+        )
+        .confidence_interval
+    )
     return Difference(mean=mean, low=float(interval.low), high=float(interval.high))
 
 

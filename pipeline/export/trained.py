@@ -6,7 +6,7 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import published_names, vocabulary_size
+from pipeline.model.weights import published_names, uninitialized, vocabulary_size
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import SHARING, ReplacedTokens
@@ -61,6 +61,6 @@ def load_module(saved: SavedModel) -> tuple[Pretraining, int]:
         pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in shapes
         decoder = "enhanced_decoder.positions"
         enhanced = decoder in family.names and f"{family.names[decoder]}.weight" in shapes
-        module = MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced)
+        module = uninitialized(lambda: MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced))
     errors_with_location(saved.location, checkpoint.load_models, saved.location, module)
     return module.eval(), rows

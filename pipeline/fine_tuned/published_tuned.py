@@ -17,7 +17,7 @@ from pipeline.files import storage
 from pipeline.fine_tuned.record import default_labels
 from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import require_sizes, shapes_of, take, to_published, vocabulary_size
+from pipeline.model.weights import require_sizes, shapes_of, take, to_published, uninitialized, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
@@ -203,9 +203,7 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
     """
     family = family_of(model)
     rows, outputs = vocabulary_size(shapes_of(tensors), family), len(about.task.labels)
-    module = OBJECTIVES[about.task.kind](
-        model, rows, outputs, torch.Generator().manual_seed(0), about.pooling, None
-    ).eval()
+    module = uninitialized(lambda: OBJECTIVES[about.task.kind](model, rows, outputs, None, about.pooling, None).eval())
     taken = take(tensors, module.state_dict(), family)
     if taken.missing:
         raise CheckpointError(f"{tensors_named(list(taken.missing))} missing")

@@ -30,7 +30,7 @@ from pipeline.files.tensor_files import write_tensors
 from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import Taken, published_config, require_sizes, take, to_published
+from pipeline.model.weights import Taken, published_config, require_sizes, take, to_published, uninitialized
 from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
@@ -162,14 +162,10 @@ def of_record(saved: SavedModel) -> TunedModel:
     about, bottleneck = about_of(saved)
     model, vocabulary, tensors = saved.settings, saved.vocabulary, saved.tensors()
     errors_with_location(saved.location, require_sizes, model, tensors)
-    module = OBJECTIVES[about.task.kind](
-        model,
-        vocabulary.size,
-        outputs_of(about.task, about.cutting),
-        torch.Generator().manual_seed(0),
-        about.pooling,
-        None,
-    ).eval()
+    outputs = outputs_of(about.task, about.cutting)
+    module = uninitialized(
+        lambda: OBJECTIVES[about.task.kind](model, vocabulary.size, outputs, None, about.pooling, None).eval()
+    )
     add_intents(module, about.task)
     if about.crf:
         add_chain(module, about.task)

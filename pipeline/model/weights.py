@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
 from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
 
+Module = TypeVar("Module", bound=nn.Module)
 Found = TypeVar("Found", Tensor, torch.Size)
 """A tensor of a published checkpoint, or its shape."""
 PADDING_ENTRY = 1
@@ -151,6 +152,19 @@ def without_memory() -> Generator[None]:
     """Create all modules inside the context on the meta device, without memory for their weights."""
     with torch.device("meta"), Uninitialized():
         yield
+
+
+def uninitialized(build: Callable[[], Module]) -> Module:
+    """Return the module that `build` returns, with arbitrary weights: all are loaded, and drawing them takes seconds.
+
+    Its modules may not share parameters.
+    """
+    with without_memory():
+        module = build()
+    # not by Module.to_empty, which makes torch load its compiler for tensors on the meta device
+    own = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in module.state_dict().items()}
+    module.load_state_dict(own, assign=True)
+    return module
 
 
 def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:

@@ -5,8 +5,6 @@ import ipaddress
 import math
 import os
 import shutil
-import socket
-import stat
 import sys
 import threading
 import time
@@ -26,6 +24,7 @@ from pipeline.files import storage
 from pipeline.files.local_files import SCRATCH
 from pipeline.files.locations import is_url
 from pipeline.on_ray import ray_private
+from pipeline.on_ray.heads import is_listening, local_head_address
 from pipeline.on_ray.local_ray import make_token, ray_folders, start_remedy
 from pipeline.reporting import Report, print_line
 
@@ -40,7 +39,6 @@ STAGES = 2
 
 Ray rounds the request of each operator up to whole CPUs, so a stream may request up to STAGES more CPUs than it needs.
 """
-CONNECT_SECONDS = 5.0
 HEAD_SECONDS = 60.0
 """Ray's default: seconds without contact to the head after which Ray ends a process."""
 HEAD_SHARE, LOOKS = 0.75, 10
@@ -205,20 +203,6 @@ def is_private() -> bool:
     return PRIVATE in ray_private.connection().get_logs_dir_path()
 
 
-def local_head_address() -> str | None:
-    """Return the address of a head that this user or root started on this machine with `ray start`.
-
-    None if no such head answers.
-    """
-    file = ray_private.address_file()  # any user may create this file, so its owner is checked below
-    try:
-        about = file.lstat()
-        address = file.read_text().strip() if stat.S_ISREG(about.st_mode) and about.st_uid in (0, os.getuid()) else ""
-    except OSError:
-        return None
-    return address if is_listening(address) else None
-
-
 def listens_only_on_loopback(address: str) -> bool:
     """Return whether a head listens on a loopback address, but not on the node address that Ray would use."""
     host, _, port = address.rpartition(":")
@@ -231,21 +215,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def is_listening(address: str) -> bool:
-    """Return whether something listens at HOST:PORT or ray://HOST:PORT; True for "auto" and "local".
-
-    Ray itself resolves "auto" and "local". Without this check, Ray would retry a wrong address for minutes.
-    """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not (host and port.isdigit()):
-        return address in ("auto", "local")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
 
 
 def count_nodes() -> int:

@@ -23,14 +23,6 @@ def connection() -> Any:
     return ray._private.worker._global_node
 
 
-def address_file() -> Path:
-    """Return the file to which `ray start` writes the address of this machine's head.
-
-    `ray.init("auto")` reads this file without checking who wrote the file, but any user can create it.
-    """
-    return Path(ray._private.utils.get_ray_address_file(None))
-
-
 @contextmanager
 def listening_on_loopback() -> Generator[None]:
     """Make a Ray that is started or joined inside this context listen on 127.0.0.1 only.

@@ -27,11 +27,11 @@ from pipeline.reporting import Report
 from pipeline.saved import run
 from pipeline.saved.checkpoints import TASK, find_checkpoint
 from pipeline.saved.run import recorded_run
+from pipeline.saved.run_vocabulary import vocabulary_of_run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.initial import FREE
-from pipeline.train.run_stream import vocabulary_of_run
 
 BEFORE, AFTER = "heldout_loss_before", "heldout_loss_after"
 """Names in the result of `score_forgetting`."""

@@ -5,10 +5,8 @@ from typing import Any
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import DataError
-from pipeline.files import storage
 from pipeline.saved import run
-from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.saved.run_vocabulary import vocabulary_of_run
 
 
 def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
@@ -31,11 +29,3 @@ def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
         batch=config.batch,
         seed=config.seed,
     )
-
-
-def vocabulary_of_run(folder: str) -> Vocabulary:
-    """Load the vocabulary in a run's folder. Raises DataError if its files are damaged."""
-    location = storage.join(folder, run.VOCABULARY)
-    if problem := storage.damage(location):
-        raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")
-    return load_vocabulary(location, None)

@@ -5,14 +5,13 @@ import time
 from pipeline.config.embed import Embed
 from pipeline.config.locations import with_absolute_locations
 from pipeline.embed import folder
-from pipeline.embed.distributed import about, embed_missing
+from pipeline.embed.embedding import about, embed_missing
 from pipeline.embed.formats import require_format
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.results import embedded_lines
 from pipeline.embed.texts import text_files
 from pipeline.files import storage
 from pipeline.files.locks import locked_name
-from pipeline.on_ray import cluster
 from pipeline.reporting import Report
 
 
@@ -24,7 +23,6 @@ def embed(config: Embed, report: Report) -> None:
     embed_texts(config, report, "texts")
 
 
-@cluster.ray_errors_as_cluster_lost()
 def embed_texts(config: Embed, report: Report, texts: str) -> None:
     """Embed as `embed` does; `texts` is what the lines call the texts, such as "pieces of 6 documents"."""
     config, begun = with_absolute_locations(config), time.monotonic()

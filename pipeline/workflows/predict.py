@@ -10,15 +10,13 @@ from pipeline.config.predict import Predict
 from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.files.locks import locked
-from pipeline.on_ray import cluster
 from pipeline.predict import model, output
-from pipeline.predict.distributed import CHARACTERS_PER_PART, about, answer_missing, result_lines
+from pipeline.predict.answering import CHARACTERS_PER_PART, about, answer_missing, result_lines
 from pipeline.predict.inputs import inputs_of
 from pipeline.predict.parts import Parts, PartsSummary, unified
 from pipeline.reporting import Report
 
 
-@cluster.ray_errors_as_cluster_lost()
 def predict(config: Predict, report: Report) -> None:
     """Run the model on all inputs and write the output.
 

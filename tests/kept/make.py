@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,6 @@ set_ray_defaults()
 
 from mlflow.tracking import MlflowClient  # noqa: E402
 
-import pipeline.embed.distributed  # noqa: E402
-import pipeline.predict.distributed  # noqa: E402
 from jobs import ablate, embed, export, finetune, predict, prepare, pretrain, search  # noqa: E402
 from pipeline.command_line.command import Command  # noqa: E402
 from pipeline.config.finetune import Finetune  # noqa: E402
@@ -32,10 +30,10 @@ from pipeline.finetune.trial_state import TrialCheckpoints  # noqa: E402
 from pipeline.finetune.trials import load_or_train, make_trial  # noqa: E402
 from pipeline.grid.inputs import read_inputs  # noqa: E402
 from pipeline.on_ray import cluster  # noqa: E402
+from pipeline.predict.work import PartsWork  # noqa: E402
 from tests.chaos.simulated import small_corpus  # noqa: E402
 from tests.kept import commands  # noqa: E402
 from tests.kept.answers import ANSWERS, CODE, EXPECTED, all_answers  # noqa: E402
-from tests.ray.undisturbed import run_parts  # noqa: E402
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 STOPPED_BY_USER = 130
@@ -189,8 +187,8 @@ def write_trial() -> dict[str, Any]:
 
 def write_parts() -> list[dict[str, Any]]:
     """Write vectors with their index, and the first parts of predictions and vectors; return all predictions."""
-    predicting, embedding = pipeline.predict.distributed, pipeline.embed.distributed
-    with patch.object(predicting, "run_parts", run_parts), patch.object(embedding, "run_parts", run_parts):
+    without_ray = patch("pipeline.predict.running.reason_for_ray", lambda *_: None)
+    with without_ray:
         run(embed.main, commands.VECTORS)
         run(predict.main, commands.PREDICT)
     run(search.main, [*commands.SEARCH, sentence(3)])
@@ -198,16 +196,14 @@ def write_parts() -> list[dict[str, Any]]:
     predictions = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     for path in Path().glob("answers.jsonl*"):
         path.unlink()
-    with patch.object(predicting, "run_parts", run_first_parts), patch.object(embedding, "run_parts", run_first_parts):
+    with without_ray, patch.object(PartsWork, "missing_files", first_file_alone):
         assert embed.main(commands.STOPPED_VECTORS) == predict.main(commands.PREDICT) == STOPPED_BY_USER
     return predictions
 
 
-def run_first_parts(reader: Any, worker: Any, parts: Any, *_: Any) -> None:
-    """Work on the first file alone, as a job that is then stopped."""
-    files, reader.files = reader.files, reader.files[:1]
-    run_parts(reader, worker, parts)
-    reader.files = files
+def first_file_alone(work: PartsWork) -> Iterator[int]:
+    """Yield the first file, and then stop the job."""
+    yield 0
     raise KeyboardInterrupt
 
 

@@ -15,6 +15,7 @@ from pipeline.config.placement import Placement
 from pipeline.config.training import Batch, Checkpoints, Evaluation, Tracking
 from pipeline.presets.table import PRESETS
 from pipeline.workflows.pretrain import pretrain
+from tests.answered import without_ray
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
@@ -73,8 +74,9 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
     "preset", ["roberta-tiny", *(pytest.param(preset, marks=pytest.mark.long) for preset in list(FAMILIES)[1:])]
 )
 def test_a_family_is_pretrained_exported_fine_tuned_and_asked(
-    preset: str, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    preset: str, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    without_ray(monkeypatch)
     (classifier, figures), lines = FAMILIES[preset], list[str]()
     summary = pretrain(tiny(preset, small_corpus, tmp_path), lines.append)
     assert summary["steps"] == STEPS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.files import storage
-from pipeline.on_ray.cluster import is_listening
+from pipeline.on_ray.heads import is_listening
 from pipeline.saved import checkpoints
 from tests.chaos.simulated import finished, free_port, job, program
 

@@ -1,145 +1,66 @@
-"""jobs/predict.py: every row answered once and in order, and a killed job continued to the bytes of an undisturbed
-one.
-"""
+"""jobs/predict.py on Ray and in this process: the same bytes, also if one continues what was killed on the other."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-import ray
-import torch
 
 from jobs.predict import main
-from pipeline.config.cutting import Truncation
-from pipeline.config.model import Model
-from pipeline.fine_tuned.tuned import About, save_tuned
-from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
-from tests.ray.undisturbed import run_parts
+from tests.answered import change_times, stop_after, without_ray, write_classifier, write_reviews
+from tests.ray.killing import kill_when_begun
 
 pytestmark = pytest.mark.usefixtures("local_ray", "one_thread")
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A classifier whose weights are drawn at random."""
-    folder = str(tmp_path_factory.mktemp("tuned") / "model")
-    task = Task(name="moods", kind="classification", labels=("sad", "glad"), metrics=("accuracy",))
-    model = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
-    module = OBJECTIVES[task.kind](model, tiny_vocabulary.size, 2, torch.Generator().manual_seed(3), "cls", None)
-    save_tuned(
-        folder,
-        module,
-        About(task=task, cutting=Truncation(maximum_length=16, stride=4), pooling="cls", thresholds={}, lineage={}),
-        model,
-        tiny_vocabulary,
-    )
-    return folder
+    return write_classifier(tmp_path_factory.mktemp("tuned") / "model", tiny_vocabulary)
 
 
 @pytest.fixture
-def reviews(tmp_path: Path) -> Path:
-    """Return a folder of two tables in which the text of every twentieth row is empty."""
-    folder = tmp_path / "reviews"
-    folder.mkdir()
-    for file in range(2):
-        lines = [
-            {
-                "number": 1_000 * file + row,
-                "label": "mine",
-                "text": f"kar lost kand {'mir ' * (row % 9)}" if row % 20 else " ",
-            }
-            for row in range(200)
-        ]
-        (folder / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
-
-
-def options(checkpoint: str, reviews: Path) -> list[str]:
-    asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "25"]
+def options(checkpoint: str, tmp_path: Path) -> list[str]:
+    asked = ["--checkpoint", checkpoint, "--input", str(write_reviews(tmp_path / "reviews")), "--rows-per-part", "25"]
     return [*asked, "--actors", "1", "--placement.threads", "1"]
 
 
-def undisturbed(asked: list[str], output: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+def undisturbed(options: list[str], output: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """The output of a job in this process."""
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.predict.distributed.run_parts", run_parts)
-        assert main([*asked, "--output", str(output)]) == 0
+        without_ray(patch)
+        assert main([*options, "--output", str(output)]) == 0
     return output.read_bytes()
 
 
-def test_every_row_is_answered_once_and_in_order(
-    checkpoint: str,
-    reviews: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_stopped_without_ray_it_is_continued_on_ray_to_the_same_bytes(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked, answers = options(checkpoint, reviews), tmp_path / "answers.parquet"
-    assert main([*asked, "--output", str(answers)]) == 0
-    last = "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in "
-    assert last in capsys.readouterr().out
-    assert not list(tmp_path.glob("*.parts"))
-    said = json.loads((tmp_path / "answers.parquet.manifest.json").read_text())
-    assert (said["precision"], said["rows"], said["empty"]) == ({"float32": 400}, 400, 20)
-    assert checkpoint in said["model"]
-
-    found = pq.read_table(answers).to_pylist()
-    assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]
-    assert all(
-        (row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine"
-        for row in found
-    )
-    assert answers.read_bytes() == undisturbed(asked, tmp_path / "undisturbed.parquet", monkeypatch)
+    stopped = tmp_path / "stopped.parquet"
+    with monkeypatch.context() as patch:
+        without_ray(patch)
+        stop_after(patch, 3)
+        assert main([*options, "--output", str(stopped)]) == 130
+    before = change_times(tmp_path / "stopped.parquet.parts")
     capsys.readouterr()
-    assert main([*asked, "--output", str(answers)]) == 2
-    assert "exists already: give --replace, or choose another --output" in capsys.readouterr().err
-
-
-def kill_when(arguments: list[str], folder: Path) -> int:
-    """Run the job, send it SIGKILL as soon as two parts are answered, and return the number of answered parts."""
-    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    with subprocess.Popen(
-        [sys.executable, "jobs/predict.py", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-    ) as job:
-        until = time.monotonic() + 120
-        while job.poll() is None and len(list(folder.glob("*-*.parquet"))) < 2 and time.monotonic() < until:
-            time.sleep(0.005)
-        job.kill()
-    assert job.returncode == -signal.SIGKILL, job.stderr
-    return len(list(folder.glob("*-*.parquet")))
+    assert len(before) == 3 and main([*options, "--output", str(stopped)]) == 0
+    said = capsys.readouterr().out
+    assert "3 parts are answered already\non Ray: this process has joined Ray\n" in said
+    assert "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in " in said
+    assert stopped.read_bytes() == undisturbed(options, tmp_path / "undisturbed.parquet", monkeypatch)
+    assert not list(tmp_path.glob("*.parts"))
 
 
 @pytest.mark.second
-def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_job(
-    checkpoint: str,
-    reviews: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_killed_on_ray_it_is_continued_without_ray_to_the_same_bytes(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, killed = options(checkpoint, reviews), tmp_path / "killed.parquet"
-    assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 16
-    assert not killed.exists()
-    assert main([*asked, "--output", str(killed), "--pair", "label"]) == 2
-    assert (
-        "killed.parquet.parts holds answers for settings text None, pair None, top 5, rows_per_part 25, not for "
-        "settings text None, pair label" in capsys.readouterr().err
-    )
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed.parquet.parts").glob("*-*.parquet")}
-    assert main([*asked, "--output", str(killed)]) == 0
-    assert f"{len(before)} parts are answered already" in capsys.readouterr().out
-    assert killed.read_bytes() == undisturbed(asked, tmp_path / "undisturbed.parquet", monkeypatch)
+    killed = tmp_path / "killed.parquet"
+    asked, parts = [*options, "--output", str(killed), "--rows-per-part", "5"], tmp_path / "killed.parquet.parts"
+    assert 2 <= kill_when_begun("predict", asked, parts, on_ray=True) < 80 and not killed.exists()
+    with monkeypatch.context() as patch:
+        without_ray(patch)
+        assert main(asked) == 0
+    whole = tmp_path / "undisturbed.parquet"
+    assert killed.read_bytes() == undisturbed([*options, "--rows-per-part", "5"], whole, monkeypatch)
     assert not list(tmp_path.glob("*.parts"))
 
 
@@ -148,21 +69,8 @@ def test_a_broken_line_is_one_line_of_error(
     checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": 7}\n{"text": 3}\n')
-    assert (
-        main(
-            [
-                "--checkpoint",
-                checkpoint,
-                "--input",
-                str(tmp_path / "a.jsonl"),
-                "--output",
-                str(tmp_path / "a.csv"),
-                "--actors",
-                "1",
-            ]
-        )
-        == 2
-    )
+    asked = ["--checkpoint", checkpoint, "--input", str(tmp_path / "a.jsonl"), "--output", str(tmp_path / "a.csv")]
+    assert main([*asked, "--actors", "1"]) == 2
     assert (
         capsys.readouterr().err == f"error: {tmp_path}/a.jsonl, rows 1 to 2: column text holds 7, which is not a text\n"
     )

@@ -62,13 +62,14 @@ LATE = {
     "MLflow and its server's modules are loaded only where a run or a model is in MLflow": (
         *("train.launch -> tracking.tracker", "workflows.serve -> export.registry", "workflows.serve -> tracking.runs"),
     ),
+    "Ray is loaded only by work that runs on it": ("predict.running -> predict.distributed",),
     "workers of a trial are started only by trials with several": ("grid.tune -> grid.team",),
     "a machine that trains on a file of tokens may lack sentencex": ("train.run_identity -> text.sentences",),
 }
 """Reason -> imports inside functions of modules of ours."""
 
 MAY_RAY = (
-    *("corpus", "on_ray", "grid", "predict.distributed", "embed.distributed", "bench"),
+    *("corpus", "on_ray", "grid", "predict.distributed", "bench"),
     *("serve.application", "serve.deployments", "workflows.pretrain", "workflows.serve", "ablation.trainings"),
     *("train.worker", "train.probe", "train.dealing", "train.launch", "train.process_group", "train.run_tracking"),
     *("train.job", "tracking.points"),
@@ -326,6 +327,11 @@ HEAVY = ["ray", "mlflow", "transformers"]
 STEPS: list[tuple[list[str], list[str]]] = [
     # Python's door, and what vectors do not need
     (["pipeline.api"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "matplotlib"]),
+    # small commands are done before Ray would have started
+    (
+        [f"pipeline.workflows.{name}" for name in ("inputs", "predict", "embed", "score", "search", "mine")],
+        [*HEAVY, "torch._dynamo", "sklearn", "scipy.stats", "matplotlib"],
+    ),
     # the model and its objectives; fine-tuning and answering on one device
     ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),

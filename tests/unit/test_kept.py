@@ -23,7 +23,7 @@ from pipeline.config.predict import Predict
 from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.embed import folder
-from pipeline.embed.distributed import about as about_vectors
+from pipeline.embed.embedding import about as about_vectors
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.texts import text_files
 from pipeline.fine_tuned.model import open_tuned
@@ -33,7 +33,7 @@ from pipeline.finetune.trials import load_or_train, make_trial, result_of
 from pipeline.grid.inputs import read_inputs
 from pipeline.objectives.table import Pretraining
 from pipeline.predict import model
-from pipeline.predict.distributed import CHARACTERS_PER_PART, about
+from pipeline.predict.answering import CHARACTERS_PER_PART, about
 from pipeline.predict.inputs import inputs_of
 from pipeline.predict.parts import Parts, unified
 from pipeline.presets.table import PRESETS

@@ -4,30 +4,43 @@ An undefined metric is 0, without a warning.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics
 
 from pipeline.tasks.task import Task
 
 
+def _metrics() -> ModuleType:
+    """Return scikit-learn's metrics; imported here because the import takes a second, and answers need none."""
+    from sklearn import metrics
+
+    return metrics
+
+
+def _stats() -> ModuleType:
+    """Return scipy's statistics; imported here as `_metrics`."""
+    from scipy import stats
+
+    return stats
+
+
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of rows with the correct class."""
-    return float(metrics.accuracy_score(labels, predictions))
+    return float(_metrics().accuracy_score(labels, predictions))
 
 
 def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the F1 of class 1, the positive class of GLUE's tasks."""
-    return float(metrics.f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
+    return float(_metrics().f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
 
 
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean F1 over the classes in predictions or labels. For a multilabel task, these are all labels."""
     if labels.ndim == 2:
         return float(
-            metrics.f1_score(
+            _metrics().f1_score(
                 _indicators(labels),
                 _indicators(predictions),
                 labels=range(labels.shape[1]),
@@ -35,17 +48,17 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
                 zero_division=0.0,
             )
         )
-    return float(metrics.f1_score(labels, predictions, average="macro", zero_division=0.0))
+    return float(_metrics().f1_score(labels, predictions, average="macro", zero_division=0.0))
 
 
 def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the F1 over all labels of all rows together."""
-    return float(metrics.f1_score(_indicators(labels), _indicators(predictions), average="micro", zero_division=0.0))
+    return float(_metrics().f1_score(_indicators(labels), _indicators(predictions), average="micro", zero_division=0.0))
 
 
 def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of rows whose predicted labels are all correct."""
-    return float(metrics.accuracy_score(_indicators(labels), _indicators(predictions)))
+    return float(_metrics().accuracy_score(_indicators(labels), _indicators(predictions)))
 
 
 def _indicators(matrix: np.ndarray) -> np.ndarray:
@@ -55,17 +68,19 @@ def _indicators(matrix: np.ndarray) -> np.ndarray:
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Matthews' correlation of classes; 0 if predictions or labels are constant."""
-    return 0.0 if _constant(predictions) or _constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
+    return (
+        0.0 if _constant(predictions) or _constant(labels) else float(_metrics().matthews_corrcoef(labels, predictions))
+    )
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Pearson's correlation; 0 if predictions or labels are constant or not all finite."""
-    return _correlation(stats.pearsonr, predictions, labels)
+    return _correlation(_stats().pearsonr, predictions, labels)
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the correlation of ranks; 0 if predictions or labels are constant or not all finite."""
-    return _correlation(stats.spearmanr, predictions, labels)
+    return _correlation(_stats().spearmanr, predictions, labels)
 
 
 def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -75,12 +90,12 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the area under the ROC curve; see `_class_by_class` for more than two classes."""
-    return _class_by_class(metrics.roc_auc_score, probabilities, labels)
+    return _class_by_class(_metrics().roc_auc_score, probabilities, labels)
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the area under the precision-recall curve, as a sum of steps; see `_class_by_class` for more classes."""
-    return _class_by_class(metrics.average_precision_score, probabilities, labels)
+    return _class_by_class(_metrics().average_precision_score, probabilities, labels)
 
 
 def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -193,7 +208,7 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
     """
     if task.kind == "multilabel":
         predictions, labels = _indicators(predictions), _indicators(labels)
-    figures = metrics.precision_recall_fscore_support(
+    figures = _metrics().precision_recall_fscore_support(
         labels, predictions, labels=range(len(task.labels)), zero_division=0.0
     )
     return {

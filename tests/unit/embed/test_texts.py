@@ -12,9 +12,9 @@ from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.query_files import read_queries
 from pipeline.embed.texts import InputColumns, text_tables
-from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import RowFile, list_inputs
+from pipeline.predict.unfinished import UnfinishedParts
 
 TEXT = InputColumns(text="text", id=None, title=None)
 

@@ -24,14 +24,13 @@ from pipeline.on_ray.cluster import (
     WorkerResources,
     connect,
     fit_workers,
-    is_listening,
     is_loopback,
     is_unreachable_for,
     listens_only_on_loopback,
-    local_head_address,
     ray_errors_as_cluster_lost,
     stream_cpus,
 )
+from pipeline.on_ray.heads import is_listening, local_head_address
 from pipeline.on_ray.local_ray import make_token, ray_folders, start_remedy
 
 

@@ -18,6 +18,7 @@ from cluster import submit
 from cluster.submit import RAYS_LINES
 from pipeline.command_line.environment import JOB
 from pipeline.on_ray import ray_private, ray_worker
+from pipeline.on_ray.heads import address_file
 from pipeline.on_ray.stderr_filter import RESTART_WARNING
 
 
@@ -29,8 +30,17 @@ def test_a_connection_has_the_attributes_that_are_read() -> None:
     assert "self.ray_init_cluster" in inspect.getsource(ray._private.node)
 
 
-def test_the_file_with_the_head_s_address_lies_in_ray_s_temporary_folder() -> None:
-    assert ray_private.address_file().name == "ray_current_cluster"
+@pytest.mark.parametrize(
+    "variables", [{}, {"TMPDIR": "/a"}, {"RAY_TMPDIR": "/b"}, {"TMPDIR": "/a", "RAY_TMPDIR": "/b"}]
+)
+def test_the_file_with_the_head_s_address_is_where_ray_writes_it(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TMPDIR", "RAY_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(address_file()) == ray._private.utils.get_ray_address_file(None)
 
 
 def test_ray_listens_on_loopback_inside_the_context_and_as_before_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

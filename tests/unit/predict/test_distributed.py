@@ -11,20 +11,10 @@ import pytest
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError
-from pipeline.predict.distributed import (
-    SMALL_BYTES,
-    ModelResources,
-    Reader,
-    about,
-    count,
-    fit,
-    mixed_precisions_line,
-    most_parts,
-    output_columns,
-    resources_line,
-    threads,
-)
+from pipeline.predict.answering import about, mixed_precisions_line, output_columns
+from pipeline.predict.distributed import SMALL_BYTES, ModelResources, fit, most_parts, resources_line, threads
 from pipeline.predict.inputs import RowFile, inputs_of, list_inputs, rows_of
+from pipeline.predict.work import Reader, count
 from pipeline.workflows.predict import predict
 
 

@@ -1,15 +1,12 @@
-"""Embed texts on Ray Data: read files as streams of parts; processes with the model embed and publish the parts."""
+"""Embed the parts of files of texts with a model"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
-import ray
-from ray.actor import ActorHandle
 
 from pipeline.batch import Batch
 from pipeline.config.embed import Embed
@@ -28,27 +25,15 @@ from pipeline.embed.folder import (
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import VectorModel
 from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, InputColumns, short_names, text_tables
-from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
-from pipeline.files.shared_output import report_shared_output
 from pipeline.model.int8 import INT8_SCHEME
 from pipeline.model.watching import each_batch
-from pipeline.on_ray import cluster
 from pipeline.on_ray.answering import AnswerProgress
-from pipeline.predict.distributed import (
-    Reader,
-    Worker,
-    fit,
-    most_parts,
-    part_row,
-    resources_line,
-    run_parts,
-    threads,
-)
 from pipeline.predict.inputs import RowFile, digest_of
 from pipeline.predict.parts import Parts
+from pipeline.predict.running import run_work
+from pipeline.predict.work import Note, PartsWork, Reader, part_row
 from pipeline.reporting import BEAT_SECONDS, Report
-from pipeline.train.probe import require_usable_gpus
 
 QUEUED_BYTES = 128 << 20
 """Maximum bytes of parts that wait in the object store. Without this limit, memory would grow with the input."""
@@ -85,29 +70,17 @@ def embed_missing(
         require_unique_inputs(files, InputColumns.of(config))
     if not parts.missing(len(files)):
         return
-    cluster.connect(config.placement.address)
-    use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
-    if config.actors is None:
-        use = replace(use, actors=int(min(use.actors, most_parts(files, config.rows_per_part))))
-    if use.gpus:
-        require_usable_gpus()
-    report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
-    if len(files) > 1 or use.actors > 1:
-        report(resources_line(len(files), use))
     limits = (config.rows_per_part, parts.characters(before=CHARACTERS_BEFORE))
-    reader = TextReader(list(files), parts.done(), *limits, InputColumns.of(config))
-    unfinished = ray.remote(num_cpus=0, max_restarts=-1)(UnfinishedParts).remote()
-    arguments = (config, list(files), described, parts, threads(config, use), unfinished)
-    worker = Worker(kind=Embedding, arguments=arguments, use=use)
-    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done=f"{texts} embedded")
-
-    def beat() -> None:
-        embedded = 0.0
-        with suppress(ray.exceptions.RayError):  # the actor's process starts, or Ray has died, which the job reports
-            embedded = ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)
-        progress.beat(int(embedded))
-
-    run_parts(reader, worker, parts, progress, QUEUED_BYTES, beat)
+    work = PartsWork(
+        config=config,
+        reader=TextReader(list(files), parts.done(), *limits, InputColumns.of(config)),
+        parts=parts,
+        make_worker=partial(Embedding, described),
+        counts_texts=True,
+        queued_bytes=QUEUED_BYTES,
+    )
+    embedded = count(parts)[0].texts if before else 0
+    run_work(work, AnswerProgress(report, None, before=embedded, done=f"{texts} embedded"), report)
 
 
 class TextReader(Reader):
@@ -126,18 +99,11 @@ class TextReader(Reader):
 class Embedding:
     """Load the model in a process, then embed and publish parts."""
 
-    def __init__(
-        self,
-        config: Embed,
-        files: list[RowFile],
-        described: Description,
-        parts: Parts,
-        threads: int,
-        unfinished: ActorHandle,
-    ) -> None:
+    def __init__(self, described: Description, work: PartsWork, *, threads: int, note: Note) -> None:
+        assert isinstance(work.config, Embed)
         model.use_threads(threads)
-        self.config, self.files, self.described, self.parts = config, files, described, parts
-        self.unfinished = unfinished
+        self.config, self.files, self.described, self.parts = work.config, work.files, described, work.parts
+        self.note = note
 
     @cached_property
     def model(self) -> VectorModel:
@@ -158,12 +124,12 @@ class Embedding:
                 vector_model,
                 table,
                 self.config,
-                lambda share: self.unfinished.report.remote((file, part), share * table.num_rows),
+                lambda share: self.note((file, part), share * table.num_rows),
             )
         except PipelineError as error:
             return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)
-        self.unfinished.report.remote((file, part), 0.0)
+        self.note((file, part), 0.0)
         return part_row(file, part=part, rows=table.num_rows)
 
 
