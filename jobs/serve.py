@@ -22,8 +22,11 @@ def main(arguments: Sequence[str]) -> None:
 
     config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)
     set_ray_defaults()
-    require_serve()
-    print_line("loading Ray Serve and torch")  # the imports below take seconds
+    require_serve(config)
+    if config.ray_setting:
+        print_line(f"served by Ray Serve, because {config.ray_setting}; loading Ray Serve and torch")
+    else:
+        print_line("served by this process alone, without Ray; loading torch")  # the imports below take seconds
     from pipeline.workflows.serve import serve
 
     serve(config, print_line)
