@@ -4,30 +4,38 @@ An undefined metric is 0, without a warning.
 """
 
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics
 
 from pipeline.tasks.task import Task
 
 
+@cache
+def _sklearn() -> ModuleType:
+    """Return scikit-learn's metrics. They are imported here because they take a second, and answers have no metric."""
+    from sklearn import metrics
+
+    return metrics
+
+
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of rows with the correct class."""
-    return float(metrics.accuracy_score(labels, predictions))
+    return float(_sklearn().accuracy_score(labels, predictions))
 
 
 def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the F1 of class 1, the positive class of GLUE's tasks."""
-    return float(metrics.f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
+    return float(_sklearn().f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
 
 
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the mean F1 over the classes in predictions or labels. For a multilabel task, these are all labels."""
     if labels.ndim == 2:
         return float(
-            metrics.f1_score(
+            _sklearn().f1_score(
                 _indicators(labels),
                 _indicators(predictions),
                 labels=range(labels.shape[1]),
@@ -35,17 +43,17 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
                 zero_division=0.0,
             )
         )
-    return float(metrics.f1_score(labels, predictions, average="macro", zero_division=0.0))
+    return float(_sklearn().f1_score(labels, predictions, average="macro", zero_division=0.0))
 
 
 def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the F1 over all labels of all rows together."""
-    return float(metrics.f1_score(_indicators(labels), _indicators(predictions), average="micro", zero_division=0.0))
+    return float(_sklearn().f1_score(_indicators(labels), _indicators(predictions), average="micro", zero_division=0.0))
 
 
 def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of rows whose predicted labels are all correct."""
-    return float(metrics.accuracy_score(_indicators(labels), _indicators(predictions)))
+    return float(_sklearn().accuracy_score(_indicators(labels), _indicators(predictions)))
 
 
 def _indicators(matrix: np.ndarray) -> np.ndarray:
@@ -55,17 +63,19 @@ def _indicators(matrix: np.ndarray) -> np.ndarray:
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Matthews' correlation of classes; 0 if predictions or labels are constant."""
-    return 0.0 if _constant(predictions) or _constant(labels) else float(metrics.matthews_corrcoef(labels, predictions))
+    return (
+        0.0 if _constant(predictions) or _constant(labels) else float(_sklearn().matthews_corrcoef(labels, predictions))
+    )
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return Pearson's correlation; 0 if predictions or labels are constant or not all finite."""
-    return _correlation(stats.pearsonr, predictions, labels)
+    return _correlation("pearsonr", predictions, labels)
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the correlation of ranks; 0 if predictions or labels are constant or not all finite."""
-    return _correlation(stats.spearmanr, predictions, labels)
+    return _correlation("spearmanr", predictions, labels)
 
 
 def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -75,12 +85,12 @@ def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the area under the ROC curve; see `_class_by_class` for more than two classes."""
-    return _class_by_class(metrics.roc_auc_score, probabilities, labels)
+    return _class_by_class(_sklearn().roc_auc_score, probabilities, labels)
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the area under the precision-recall curve, as a sum of steps; see `_class_by_class` for more classes."""
-    return _class_by_class(metrics.average_precision_score, probabilities, labels)
+    return _class_by_class(_sklearn().average_precision_score, probabilities, labels)
 
 
 def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -131,13 +141,15 @@ def _constant(values: np.ndarray) -> bool:
     return bool((values == values[0]).all())
 
 
-def _correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return a scipy correlation, or 0 if it is undefined."""
+def _correlation(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Return a correlation of scipy.stats, or 0 if it is undefined."""
+    from scipy import stats  # imported here for the same reason as scikit-learn
+
     both = np.stack((predictions, labels)).astype(np.float64)
     # Values whose spread is lost in rounding count as constant, since scipy would warn about them.
     if not np.isfinite(both).all() or any(_constant(values) or _nearly_constant(values) for values in both):
         return 0.0
-    return float(measure(both[0], both[1]).statistic)
+    return float(getattr(stats, name)(both[0], both[1]).statistic)
 
 
 def _nearly_constant(values: np.ndarray) -> bool:
@@ -193,7 +205,7 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
     """
     if task.kind == "multilabel":
         predictions, labels = _indicators(predictions), _indicators(labels)
-    figures = metrics.precision_recall_fscore_support(
+    figures = _sklearn().precision_recall_fscore_support(
         labels, predictions, labels=range(len(task.labels)), zero_division=0.0
     )
     return {
