@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.config.placement import EmbedPlacement
-from pipeline.config.serve import Serve
+from pipeline.config.serve import Serve, ServePlacement
 from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
@@ -278,7 +277,7 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
 
     Raises ConfigError if the model answers nothing.
     """
-    on_cpu = replace(config, placement=EmbedPlacement(device="cpu", precision="float32"))
+    on_cpu = replace(config, placement=ServePlacement(device="cpu", precision="float32"))
     return describe(load(on_cpu), config)
 
 
