@@ -1,4 +1,4 @@
-"""What a client sees of a server, in one process or on Ray: its health, its metrics, and that it may hang up."""
+"""Health and metrics of a server as its clients see them, in one process or on Ray, and clients that hang up."""
 
 import time
 from collections.abc import Sequence

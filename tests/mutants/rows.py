@@ -229,8 +229,8 @@ OF_ROWS = (
         name="kappa-for-matthews",
         guarantee="scores: Matthews' correlation, as GLUE scores CoLA",
         file="tasks/metrics/label_metrics.py",
-        before="metrics.matthews_corrcoef(labels, predictions)",
-        after="metrics.cohen_kappa_score(labels, predictions)",
+        before="_sklearn().matthews_corrcoef(labels, predictions)",
+        after="_sklearn().cohen_kappa_score(labels, predictions)",
         tests=("tests/unit/tasks/metrics/test_label_metrics.py",),
     ),
     Mutant(
