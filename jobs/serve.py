@@ -16,12 +16,13 @@ from pipeline.command_line.exit_codes import job_main
 def main(arguments: Sequence[str]) -> None:
     """Parse and serve; exit with 130 or 143 when stopped, 2 for errors that the user can fix."""
     from pipeline.command_line.command import Command
-    from pipeline.command_line.environment import set_ray_defaults
+    from pipeline.command_line.environment import set_ray_defaults, set_server_defaults
     from pipeline.config.serve import Serve, require_serve
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)
     set_ray_defaults()
+    set_server_defaults()
     require_serve(config)
     if config.ray_setting:
         print_line(f"served by Ray Serve, because {config.ray_setting}; loading Ray Serve and torch")
