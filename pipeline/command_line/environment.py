@@ -41,6 +41,13 @@ def set_torch_defaults() -> None:
         os.environ.setdefault(name, "128")
 
 
+def set_server_defaults() -> None:
+    """Set the variables that the user has not set. `serve` calls this before it imports torch."""
+    # How often libgomp's threads look for work before they sleep. By default they do so for milliseconds after each
+    # operator, and where other programs want the cores too, a request takes several times as long.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
 def submission_id() -> str | None:
     """Return the id of the Ray job that this process belongs to; None if it was not started by `ray job submit`."""
     return _job_metadata().get("job_submission_id")

@@ -1,6 +1,7 @@
 """Settings for answering requests over HTTP with one model."""
 
 import importlib.util
+import os
 from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
@@ -12,17 +13,18 @@ TOKEN = "BERTSTREAM_SERVE_TOKEN"
 """Environment variable of the token that clients send. It is no setting, because other users of a machine can read a
 command line.
 """
-NEEDED = ("grpc_reflection", "uvicorn", "fastapi")
-"""Packages that Ray Serve imports; the first comes with the extra `serve` alone."""
+NEEDED, NEEDED_BY_RAY = ("uvicorn", "fastapi", "prometheus_client"), ("grpc_reflection",)
+"""Packages that each server imports, and one more that Ray Serve imports, which comes with the extra `serve` alone."""
 REGISTERED = "models:/"
 """Beginning of the names of models in MLflow."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def require_serve() -> None:
-    """Raise ConfigError if Ray Serve is not installed."""
-    if any(importlib.util.find_spec(name) is None for name in NEEDED):
-        raise ConfigError("serving needs Ray Serve: pip install 'bertstream[serve]'")
+def require_serve(config: "Serve") -> None:
+    """Raise ConfigError if packages that the server imports are not installed."""
+    needed = (*NEEDED, *NEEDED_BY_RAY) if config.ray_setting else NEEDED
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        raise ConfigError(f"serving needs the package {missing[0]}: pip install 'bertstream[serve]'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +70,27 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ServePlacement(EmbedPlacement):
+    """Device, precision and cluster; results differ only by rounding, most of all with int8."""
+
+    address: str | None = None
+    """Address of the Ray cluster whose nodes hold the model; default: RAY_ADDRESS. Without it, or with local, the model
+    is served on this machine alone, also where a Ray head runs: with one replica by this process, without Ray.
+    """
+    autoscaled: bool = False
+    """The cluster adds nodes on request. So the command waits for missing resources instead of stopping with an error.
+    """
+    threads: int | None = None
+    """CPU threads of each process; default: cpus."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Serve:
-    """Answer requests over HTTP with one model, until stopped."""
+    """Answer requests over HTTP with one model, until stopped.
+
+    One replica on this machine is this process, without Ray. Several replicas, and those of a cluster
+    (placement.address), run under Ray Serve.
+    """
 
     checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a model: an encoder for vectors or for words at [MASK], or a fine-tuned model.
@@ -85,14 +106,14 @@ class Serve:
     name: str | None = None
     """Name of the model in requests and answers of the OpenAI API; default: the last two parts of checkpoint."""
     replicas: int = 1
-    """Processes that hold the model."""
-    cpus: float = 1.0
-    """CPUs per replica."""
+    """Processes that hold the model. More than 1 run under Ray Serve, which starts another if one dies."""
+    cpus: float | None = None
+    """CPUs per replica; default: 1 under Ray Serve, and all cores of this machine without."""
     gpus: float = 0.0
-    """GPUs per replica, such as 0.25."""
+    """GPUs per replica. Under Ray Serve also shares of a GPU, such as 0.25."""
     start_timeout: float = 600.0
-    """Seconds until all replicas must be ready, else the command ends with an error. An autoscaled cluster starts its
-    nodes in this time.
+    """Seconds until all replicas of Ray Serve must be ready, else the command ends with an error. An autoscaled cluster
+    starts its nodes in this time.
     """
     onnx: bool = False
     """Run the encoder with onnxruntime, on CPUs and in float32; needs the extra export. The graph is written when a
@@ -100,12 +121,12 @@ class Serve:
     """
     batching: Batching = Batching()
     limits: Limits = Limits()
-    placement: EmbedPlacement = EmbedPlacement()
+    placement: ServePlacement = ServePlacement()
 
     def __post_init__(self) -> None:
         require(1 <= self.port <= 65_535, f"port ({self.port}) must lie between 1 and 65,535")
         require_at_least("replicas", self.replicas, 1)
-        require_above_zero("cpus", self.cpus)
+        require_above_zero("cpus", self.cpus_of_replica)
         require_above_zero("start_timeout", self.start_timeout)
         require(0 <= self.gpus <= 1, f"gpus ({self.gpus}) must lie between 0 and 1")
         require(
@@ -130,6 +151,21 @@ class Serve:
     def model_name(self) -> str:
         """Name of the model in the OpenAI API."""
         return self.name or "/".join(self.checkpoint.rstrip("/").rsplit("/", 2)[-2:])
+
+    @property
+    def cpus_of_replica(self) -> float:
+        """CPUs that each replica requests from Ray."""
+        return 1.0 if self.cpus is None else self.cpus
+
+    @property
+    def ray_setting(self) -> str | None:
+        """Setting, with its value, that needs Ray Serve; None: this process serves."""
+        address = self.placement.address or os.environ.get("RAY_ADDRESS")
+        if self.replicas > 1:
+            return f"replicas is {self.replicas}"
+        if address and address != "local":
+            return f"{'placement.address' if self.placement.address else 'RAY_ADDRESS'} is {address}"
+        return "placement.autoscaled is set" if self.placement.autoscaled else None
 
     @property
     def is_private(self) -> bool:

@@ -5,7 +5,7 @@ Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 
 from collections.abc import Callable, Iterator, Sequence
 
-import pyarrow as pa
+import numpy as np
 import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from pipeline.batch import Batch, collate
 from pipeline.export.trained import Trained
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
-from pipeline.text.schema import EXAMPLE
+from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
 
 TEXTS_AT_ONCE = 32
@@ -40,17 +40,21 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
     """Build a batch from encodings. Masked positions are the positions of mask tokens; labels are dummies."""
-    rows = []
-    for encoding in encodings:
-        blanks = [position for position, id in enumerate(encoding.ids) if id == mask_id]
-        row = {
-            "ids": encoding.ids,
-            "first_length": encoding.type_ids.count(0),
-            "masked_positions": blanks,
-            "masked_labels": [mask_id] * len(blanks),
-        }
-        rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
-    return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
+    # Not through Arrow, which imports pandas for the first list that it is given, and takes longer for few texts.
+    ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+    masked = [np.flatnonzero(row == mask_id) for row in ids]
+    counts = np.array([len(row) for row in masked])
+    return collate(
+        MaskedRows(
+            ids=np.concatenate(ids),
+            lengths=np.array([len(row) for row in ids]),
+            first_lengths=np.array([encoding.type_ids.count(0) for encoding in encodings]),
+            masked_positions=np.concatenate(masked),
+            masked_labels=np.full(counts.sum(), mask_id),
+            masked_counts=counts,
+            not_next=np.zeros(len(ids), bool),
+        )
+    )
 
 
 def batches_by_length(

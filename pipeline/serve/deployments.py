@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ray import serve
@@ -12,13 +11,12 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
 from pipeline.config.serve import Serve
-from pipeline.embed.model import use_threads
 from pipeline.on_ray.ray_private import replica_checks
-from pipeline.serve.batches import Batcher
 from pipeline.serve.health import Health
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, load_described
-from pipeline.serve.problems import RequestError, disconnected, overloaded, unavailable
+from pipeline.serve.problems import RequestError, disconnected, late, overloaded, unavailable
+from pipeline.serve.replica import Replica
 from pipeline.serve.uses import HELD, Inputs, ServedDescription
 
 MODEL = "model"
@@ -33,21 +31,16 @@ QUIET = {"enable_access_log": False}
 """Logging of deployments. A line per request would cost time, and /metrics counts the requests."""
 
 
-class Replica:
+class RayReplica:
     """A process that holds the model."""
 
     def __init__(self, config: Serve, described: ServedDescription) -> None:
-        # Each thread that runs torch's operators starts OpenMP threads of its own. If all of them are more than the
-        # cores, libgomp lets them sleep after each operator, and to wake them takes longer than a small operator. So
-        # one thread loads the model and computes.
-        self.thread = ThreadPoolExecutor(1, "model")
-        self.thread.submit(use_threads, config.placement.threads or max(1, int(config.cpus))).result()
-        model = self.thread.submit(load_described, described, config).result()
-        self.batcher = Batcher(model.answer_all, self.thread, config.batching.tokens, config.batching.wait)
+        threads = config.placement.threads or max(1, int(config.cpus_of_replica))
+        self.replica = Replica(config, threads, lambda: load_described(described, config))
 
     async def ask(self, request: Inputs) -> list[Any] | Refused:
-        """Return the answers to a request's rows, which may be computed together with those of other requests."""
-        return await self.batcher.ask(request)
+        """Return the replica's answers."""
+        return await self.replica.ask(request)
 
     async def check_health(self) -> None:
         """Answer Ray Serve and /health. It runs where requests are taken, and does not wait for the batches."""
@@ -89,7 +82,7 @@ async def answer_of(
                         raise unavailable("the replica that had this request has died: ask again") from error
             raise AssertionError("unreachable")
     except TimeoutError as error:
-        raise unavailable(f"no answer within {seconds:g} seconds (limits.seconds)") from error
+        raise late(seconds) from error
     except BackPressureError as error:
         raise overloaded() from error
     except TaskCancelledError as error:
@@ -122,10 +115,10 @@ async def _answers(check: Awaitable[None]) -> bool:
 def application(config: Serve, described: ServedDescription, token: str | None) -> serve.Application:
     """Return the application of a described model, to be run by Ray Serve; `token` as in Ingress."""
     replicas = serve.deployment(
-        Replica,
+        RayReplica,
         name=MODEL,
         num_replicas=config.replicas,
-        ray_actor_options={"num_cpus": config.cpus, "num_gpus": config.gpus},
+        ray_actor_options={"num_cpus": config.cpus_of_replica, "num_gpus": config.gpus},
         logging_config=QUIET,
         max_ongoing_requests=HELD,
         max_queued_requests=config.limits.waiting,

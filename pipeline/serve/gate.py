@@ -1,8 +1,10 @@
 """Check each request before it is parsed: its token, and the size and encoding of its body."""
 
+import asyncio
 import hashlib
 import hmac
 import os
+from contextlib import suppress
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,21 +50,41 @@ class Gate:
         try:
             self._require_token(scope)
             body = await self._read(scope, receive)
+            await self._answer(_as_json(scope, body), body, receive, send)
         except RequestError as error:
             response = JSONResponse(body_of(error, scope["path"]), error.status)
             await response(scope, receive, send)
-            return
-        scope = _as_json(scope, body)
-        sent = False
+
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Pass a request to the application. Raises RequestError if the client goes before the answer begins.
+
+        The application is then cancelled, so that nobody computes the answer.
+        """
+        going, begun = asyncio.create_task(_end_of(receive)), False
+        parts = iter((body,))
 
         async def replay() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()  # tells that the client has gone
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            for part in parts:
+                return {"type": "http.request", "body": part, "more_body": False}
+            return await going
 
-        await self.app(scope, replay, send)
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        answering = asyncio.ensure_future(self.app(scope, replay, noting))
+        try:
+            await asyncio.wait((answering, going), return_when=asyncio.FIRST_COMPLETED)
+            if begun or answering.done():
+                await answering
+        finally:
+            going.cancel()
+            answering.cancel()
+        if not answering.done():
+            with suppress(asyncio.CancelledError):
+                await answering
+            raise disconnected()
 
     def _require_token(self, scope: Scope) -> None:
         """Raise RequestError unless the request has the token, or needs none."""
@@ -98,6 +120,13 @@ class Gate:
 
     def _too_large(self) -> RequestError:
         return invalid(f"the body has more than {self.most_bytes:,} bytes (limits.body): send fewer texts", 413)
+
+
+async def _end_of(receive: Receive) -> Message:
+    """Return the message that the client has gone; after a whole body, no other comes."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    return message
 
 
 def _as_json(scope: Scope, body: bytes) -> Scope:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.config.placement import EmbedPlacement
-from pipeline.config.serve import Serve
+from pipeline.config.serve import Serve, ServePlacement
 from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import digest_of
@@ -278,8 +277,19 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
 
     Raises ConfigError if the model answers nothing.
     """
-    on_cpu = replace(config, placement=EmbedPlacement(device="cpu", precision="float32"))
-    loaded = load(on_cpu).loaded
+    on_cpu = replace(config, placement=ServePlacement(device="cpu", precision="float32"))
+    return describe(load(on_cpu), config)
+
+
+def load_here(config: Serve) -> ServedModel:
+    """Load the model on the device of a server in this process. Raises ConfigError if there is no such GPU."""
+    device = "cuda" if config.gpus else "cpu"
+    return load(replace(config, placement=replace(config.placement, device=device)))
+
+
+def describe(served: ServedModel, config: Serve) -> ServedDescription:
+    """Return the description of a loaded model. Raises ConfigError if it answers nothing."""
+    loaded = served.loaded
     if loaded.tuned is not None and loaded.tuned.about.task.kind == "choices":
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) is a model of multiple choice, which is not served: answer files with "

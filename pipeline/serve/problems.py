@@ -37,6 +37,11 @@ def unavailable(reason: str) -> RequestError:
     return RequestError(503, "Unhealthy", reason, "unavailable")
 
 
+def late(seconds: float) -> RequestError:
+    """Return the error of a request that has no answer after limits.seconds."""
+    return unavailable(f"no answer within {seconds:g} seconds (limits.seconds)")
+
+
 def disconnected() -> RequestError:
     """Return the error of a request whose client has gone. Nobody reads it; /metrics counts its status, as nginx's."""
     return RequestError(DISCONNECTED, "Validation", "the client has gone")

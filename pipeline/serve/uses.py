@@ -22,6 +22,11 @@ HELD = 64
 """Requests that each replica holds: those that it computes, and those that form its next batch."""
 
 
+def processes(count: int) -> str:
+    """Return a number of processes in words."""
+    return f"{count} {'process' if count == 1 else 'processes'}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The rows of one request, as they travel to a replica."""

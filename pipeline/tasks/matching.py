@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
 
 from pipeline.config.cutting import Truncation
 from pipeline.tasks.encoding import encode
@@ -131,7 +130,7 @@ def _compared(items: pa.Table, first: Any, second: Any, negatives: Sequence[Any]
 
 def _row_products(first: Any, second: Any) -> np.ndarray:
     """Return the scalar products of the rows of two matrices, float (N,)."""
-    products = first.multiply(second) if sparse.issparse(first) else first * second
+    products = first * second if isinstance(first, np.ndarray) else first.multiply(second)
     return np.asarray(products.sum(axis=1)).ravel()
 
 
@@ -143,7 +142,7 @@ def _found(items: pa.Table, first: Any, second: Any) -> np.ndarray:
     for start in range(0, items.num_rows, BLOCK_ROWS):
         rows = np.arange(start, min(start + BLOCK_ROWS, items.num_rows))
         cosines = first[rows] @ second.T
-        cosines = cosines.toarray() if sparse.issparse(cosines) else cosines
+        cosines = cosines if isinstance(cosines, np.ndarray) else cosines.toarray()
         own = cosines[np.arange(len(rows)), rows]
         for mine, other in ((mine, other) for mine in both for other in both):
             cosines[mine[rows, None] == other] = -np.inf
@@ -152,8 +151,13 @@ def _found(items: pa.Table, first: Any, second: Any) -> np.ndarray:
     return found
 
 
-def _word_vectors(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Return the word counts of texts in lower case, scaled to length 1; 0 for a text without words."""
+def _word_vectors(texts: Sequence[str]) -> Any:
+    """Return the word counts of texts in lower case as a sparse matrix of scipy, scaled to length 1.
+
+    A text without words has zeros.
+    """
+    from scipy import sparse  # imported here because only this baseline needs scipy
+
     counts = [word_counts(text) for text in texts]
     index = {word: number for number, word in enumerate(dict.fromkeys(word for row in counts for word in row))}
     scaled = [np.array(list(row.values())) / sum(count**2 for count in row.values()) ** 0.5 for row in counts if row]

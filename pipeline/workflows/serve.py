@@ -1,71 +1,53 @@
 """Serve a model over HTTP until the command is stopped."""
 
-import logging
 import os
-import socket
 import threading
-import time
-from contextlib import closing
 from dataclasses import replace
 
-import ray
-from ray import serve as ray_serve
-
 from pipeline.command_line.environment import submission_id
+from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
-from pipeline.errors import ConfigError
-from pipeline.on_ray import cluster
-from pipeline.reporting import Report, duration
-from pipeline.serve import model
-from pipeline.serve.deployments import MODEL, application
+from pipeline.reporting import Report
+from pipeline.serve import one_process
+from pipeline.serve.address import bound, listen
 from pipeline.serve.gate import token_digest
-from pipeline.serve.uses import COMMON, ROUTES, ServedDescription
-
-NAME = "bertstream"
-"""Name of the application in Ray Serve."""
-RUNNING, FAILED = "RUNNING", "DEPLOY_FAILED"
-"""States of an application in Ray Serve, when all its replicas are ready, and when some cannot start."""
-POLLED = 0.2
-"""Seconds between two looks at the state."""
-TOLD = 10.0
-"""Seconds of waiting for replicas after which a line says how many are ready."""
-CONTROLLER = "SERVE_CONTROLLER_ACTOR"
-"""Name of Ray Serve's controller, an actor that a cluster has at most once."""
+from pipeline.serve.uses import COMMON, ROUTES, ServedDescription, processes
 
 
-@cluster.ray_errors_as_cluster_lost()
 def serve(config: Serve, report: Report) -> None:
     """Serve the model until the process is interrupted.
 
-    Raises ConfigError if the address is taken, if it needs a token and none is set, if the cluster is too small, or if
-    the replicas are not ready in time.
+    Raises ConfigError if the address is taken, if it needs a token and none is set, or as `replicas_ready` does.
     """
+    interrupt_on_sigterm()
     config = with_absolute_locations(_registered(config, report))
     token = token_digest(config)
-    _require_free(config)
-    report(f"loading the model {config.checkpoint}, to check it")
-    described = model.describe_on_cpu(config)
-    _start_ray_serve(config, report)
-    try:
-        _run(config, described, token, report)
+    if config.ray_setting:
+        _serve_with_ray(config, token, report)
+    else:
+        _serve_from_this_process(config, token, report)
+
+
+def _serve_with_ray(config: Serve, token: str | None, report: Report) -> None:
+    """Serve with the replicas of Ray Serve."""
+    from pipeline.serve.ray_serve import replicas_ready  # imported here because Ray takes seconds
+
+    with replicas_ready(config, token, report) as described:
         for line in started_lines(config, described):
             report(line)
         threading.Event().wait()
-    finally:
-        ray_serve.delete(NAME)
-        if not cluster.is_private():  # a private Ray ends with this process
-            ray_serve.shutdown()
 
 
-def _start_ray_serve(config: Serve, report: Report) -> None:
-    """Join or start Ray, and start Ray Serve in it. Raises ConfigError as `_require_cluster` does."""
-    report("starting Ray, or joining a cluster")
-    cluster.connect(config.placement.address)
-    _require_cluster(config)
-    report("starting Ray Serve")
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
-    ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
+def _serve_from_this_process(config: Serve, token: str | None, report: Report) -> None:
+    """Serve with one model in this process. When stopped, it answers the requests that it has accepted."""
+    with bound(config) as address:
+        report(f"loading the model {config.checkpoint}")
+        process = one_process.OneProcess(config, one_process.load_model(config))
+        listen(address, config)
+        for line in started_lines(config, process.described):
+            report(line)
+        one_process.server_of(process, token, report).run(sockets=[address])
 
 
 def _registered(config: Serve, report: Report) -> Serve:
@@ -81,51 +63,6 @@ def _registered(config: Serve, report: Report) -> Serve:
     return replace(config, checkpoint=folder_of(config.checkpoint, uri), name=name)
 
 
-def _run(config: Serve, described: ServedDescription, token: str | None, report: Report) -> None:
-    """Start the replicas and wait until they answer; report whenever more of them are ready, and after TOLD seconds.
-
-    Raises ConfigError if they do not start, or not within start_timeout.
-    """
-    begun = told = time.monotonic()
-    report(f"starting {_processes(config.replicas)}{', which write ONNX graphs' if config.onnx else ''}")
-    target = ray_serve.RunTarget(application(config, described, token), name=NAME, route_prefix="/")
-    ray_serve.run_many([target], wait_for_applications_running=False)  # with True, it would wait without a limit
-    known = 0
-    while (started := ray_serve.status().applications[NAME]).status != RUNNING:
-        if started.status == FAILED:
-            reason = started.message.partition("\n")[0]
-            raise ConfigError(f"checkpoint ({config.checkpoint}) cannot be served: {reason}; Ray's logs say why")
-        now, ready = time.monotonic(), _ready()
-        if now > begun + config.start_timeout:
-            raise ConfigError(_late(config))
-        if ready != known or now > told + TOLD:
-            told, known = now, ready
-            report(f"{ready} of {_processes(config.replicas)} ready after {duration(now - begun)}")
-        time.sleep(POLLED)
-
-
-def _processes(count: int) -> str:
-    return f"{count} {'process' if count == 1 else 'processes'}"
-
-
-def _ready() -> int:
-    """Return how many replicas have loaded the model."""
-    deployments = ray_serve.status().applications[NAME].deployments
-    return deployments[MODEL].replica_states.get("RUNNING", 0) if MODEL in deployments else 0
-
-
-def _late(config: Serve) -> str:
-    """Say what the start has waited for."""
-    whole, free = ray.cluster_resources(), ray.available_resources()
-    asked = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})
-    each = " and ".join(f"{count:g} {name}s" for name, count in asked.items())
-    has = " and ".join(f"{whole.get(name, 0):g} {name}s, {free.get(name, 0):g} of them free" for name in asked)
-    return (
-        f"{_ready()} of {config.replicas} replicas are ready after {config.start_timeout:g} seconds (start_timeout): "
-        f"each asks for {each}, and the cluster has {has}; lower replicas, cpus or gpus, or raise start_timeout"
-    )
-
-
 def started_lines(config: Serve, described: ServedDescription) -> list[str]:
     """Return the lines that say where the model is served, and how to ask it."""
     at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
@@ -136,7 +73,7 @@ def started_lines(config: Serve, described: ServedDescription) -> list[str]:
     example = EXAMPLES["pair" if described.paired else route]
     return [
         f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
-        f"{_processes(config.replicas)}; {stop} stops it",
+        f"{processes(config.replicas)}; {stop} stops it",
         f"routes: {', '.join((*described.routes, *COMMON))}",
         f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{example}'",
     ]
@@ -150,38 +87,3 @@ EXAMPLES = {
     "/answers": '{"question": "a question?", "context": "a text"}',
 }
 """Route, or pair for a model of pairs -> body of an example request."""
-
-
-def _require_free(config: Serve) -> None:
-    """Raise ConfigError if the address cannot be listened on. Ray Serve would retry without a message."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((config.host, config.port))
-        except OSError as error:
-            raise ConfigError(
-                f"host and port ({config.host}:{config.port}) cannot be used ({error.strerror}): choose another port"
-            ) from error
-
-
-def _require_cluster(config: Serve) -> None:
-    """Raise ConfigError if the cluster runs Ray Serve already, or if the replicas do not fit on its nodes.
-
-    Ray Serve has one address for all, and may be somebody else's. Without room, it would wait without a message.
-    """
-    if any(actor["name"] == CONTROLLER for actor in ray.util.list_named_actors(all_namespaces=True)):
-        raise ConfigError(
-            "this Ray cluster runs Ray Serve already: stop that first (serve shutdown, or Ctrl-C where it was "
-            "started), or set placement.address to local, to run on this machine alone"
-        )
-    if config.placement.autoscaled:
-        return
-    needs = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})
-    room = sum(int(min(node.get(name, 0.0) // need for name, need in needs.items())) for node in cluster.live_nodes())
-    if room < config.replicas:
-        asked = " and ".join(f"{need:g} {name}s" for name, need in needs.items())
-        raise ConfigError(
-            f"replicas ({config.replicas}) of {asked} each do not fit, because the cluster has room for {room}: lower "
-            "replicas, cpus or gpus"
-        )

@@ -1,4 +1,7 @@
-"""jobs/serve.py as a command: right answers while a replica is killed, and nothing left when it is stopped."""
+"""jobs/serve.py with Ray Serve: right answers while a replica is killed, and nothing left when it is stopped.
+
+What a server in one process does too is tested in tests/unit/serve.
+"""
 
 import math
 import signal
@@ -15,9 +18,9 @@ import psutil
 import pytest
 import requests
 
-from jobs.serve import main
 from pipeline import api
 from tests.chaos.simulated import free_port
+from tests.serving import become_health, hang_up, health
 
 TEXTS = ["kar", "lost kap", "mist", "kar kar kar kar", "kand lost"]
 
@@ -49,7 +52,7 @@ def test_it_says_what_it_does_until_it_is_ready(
 ) -> None:
     told = [line for line in said if " of 2 processes ready after " not in line]
     steps = [
-        "loading Ray Serve and torch",
+        "served by Ray Serve, because replicas is 2; loading Ray Serve and torch",
         f"loading the model {tiny_run}, to check it",
         "starting Ray, or joining a cluster",
         "Ray: started for this command alone, ",
@@ -61,35 +64,11 @@ def test_it_says_what_it_does_until_it_is_ready(
     assert told[7].startswith("routes: ") and told[8].startswith("try: curl ") and len(told) == 9
 
 
-def test_a_second_server_at_the_same_address_is_refused(
-    server: tuple[str, subprocess.Popen[str]], tiny_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    port = server[0].rpartition(":")[2]
-    assert main(["--checkpoint", str(tiny_run), "--port", port]) == 2
-    assert f"error: host and port (127.0.0.1:{port}) cannot be used" in capsys.readouterr().err
-
-
-def test_other_machines_need_a_token(
-    tiny_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BERTSTREAM_SERVE_TOKEN", raising=False)
-    assert main(["--checkpoint", str(tiny_run), "--host", "0.0.0.0"]) == 2
-    assert "error: host (0.0.0.0) lets other machines ask: set the environment variable" in capsys.readouterr().err
-
-
 @pytest.mark.second
 def test_a_client_that_hangs_up_is_no_error_of_the_server(server: tuple[str, subprocess.Popen[str]]) -> None:
     url, _ = server
     body = {"inputs": [" ".join(["kar"] * 30)] * 1_000}
-    for seconds in (0.05, 0.1, 0.2):
-        with suppress(requests.Timeout):
-            requests.post(f"{url}/embed", json=body, timeout=seconds)
-    until, metrics = time.monotonic() + 20, ""
-    while 'status="499"' not in metrics and time.monotonic() < until:
-        metrics = requests.get(f"{url}/metrics", timeout=10).text
-        time.sleep(0.2)
-    assert 'bertstream_requests_total{route="/embed",status="499"}' in metrics
-    assert 'status="5' not in metrics
+    hang_up(url, body, seconds=(0.05, 0.1, 0.2))
 
 
 def replicas(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -128,20 +107,6 @@ def test_a_killed_replica_gives_no_wrong_answer(server: tuple[str, subprocess.Po
     assert {*before, *after} <= {200, 503} and before.count(200) >= 20 and after.count(200) >= 80
 
 
-def health(url: str) -> int:
-    return requests.get(f"{url}/health", timeout=10).status_code
-
-
-def health_becomes(status: int, url: str, seconds: float) -> bool:
-    """Whether /health gives a status within some seconds."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if health(url) == status:
-            return True
-        time.sleep(0.2)
-    return False
-
-
 @pytest.mark.second
 def test_health_is_good_while_requests_fill_the_queue(server: tuple[str, subprocess.Popen[str]]) -> None:
     url, _ = server
@@ -171,24 +136,24 @@ def test_health_is_good_while_requests_fill_the_queue(server: tuple[str, subproc
 @pytest.mark.second
 def test_health_is_bad_while_no_replica_answers(server: tuple[str, subprocess.Popen[str]]) -> None:
     url, process = server
-    assert health_becomes(200, url, 30)
+    assert become_health(200, url, 30)
     before = replicas(process)
     before[0].suspend()  # the other one answers
     time.sleep(2)
     assert health(url) == 200
     before[1].suspend()
     try:
-        assert health_becomes(503, url, 10)
+        assert become_health(503, url, 10)
         found = requests.get(f"{url}/health", timeout=10)
         assert found.json()["error"] == "no replica of the model answers"
     finally:
         for replica in before:
             replica.resume()
-    assert health_becomes(200, url, 10)
+    assert become_health(200, url, 10)
     for replica in replicas(process):
         replica.kill()
-    assert health_becomes(503, url, 5)
-    assert health_becomes(200, url, 60)  # Ray Serve has started others
+    assert become_health(503, url, 5)
+    assert become_health(200, url, 60)  # Ray Serve has started others
 
 
 def test_stopped_it_leaves_no_process(server: tuple[str, subprocess.Popen[str]]) -> None:

@@ -63,6 +63,9 @@ LATE = {
         *("train.launch -> tracking.tracker", "workflows.serve -> export.registry", "workflows.serve -> tracking.runs"),
     ),
     "Ray is loaded only by work that runs on it": ("predict.running -> predict.distributed",),
+    "Ray Serve is loaded only by servers with several replicas or on a cluster": (
+        "workflows.serve -> serve.ray_serve",
+    ),
     "workers of a trial are started only by trials with several": ("grid.tune -> grid.team",),
     "a machine that trains on a file of tokens may lack sentencex": ("train.run_identity -> text.sentences",),
 }
@@ -70,7 +73,7 @@ LATE = {
 
 MAY_RAY = (
     *("corpus", "on_ray", "grid", "predict.distributed", "bench"),
-    *("serve.application", "serve.deployments", "workflows.pretrain", "workflows.serve", "ablation.trainings"),
+    *("serve.application", "serve.deployments", "serve.ray_serve", "workflows.pretrain", "ablation.trainings"),
     *("train.worker", "train.probe", "train.dealing", "train.launch", "train.process_group", "train.run_tracking"),
     *("train.job", "tracking.points"),
 )
@@ -332,6 +335,8 @@ STEPS: list[tuple[list[str], list[str]]] = [
         [f"pipeline.workflows.{name}" for name in ("inputs", "predict", "embed", "score", "search", "mine")],
         [*HEAVY, "torch._dynamo", "sklearn", "scipy.stats", "matplotlib"],
     ),
+    # a server in one process, which should be ready in seconds
+    (["pipeline.workflows.serve"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "pandas", "matplotlib"]),
     # the model and its objectives; fine-tuning and answering on one device
     ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from pipeline import api
-from pipeline.config.placement import EmbedPlacement
-from pipeline.config.serve import Limits, Serve
+from pipeline.config.serve import Limits, Serve, ServePlacement
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.serve import deployments
 from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described
@@ -82,8 +81,8 @@ def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch:
     unwatched = ServedModel.answer_all
     monkeypatch.setattr(deployments, "load_described", noted)
     monkeypatch.setattr(ServedModel, "answer_all", answer_all)
-    config = Serve(checkpoint=str(tiny_run), placement=EmbedPlacement(device="cpu", precision="bfloat16", threads=1))
-    replica = deployments.Replica(config, describe_on_cpu(config))
+    config = Serve(checkpoint=str(tiny_run), placement=ServePlacement(device="cpu", precision="bfloat16", threads=1))
+    replica = deployments.RayReplica(config, describe_on_cpu(config))
     (vector,) = asyncio.run(replica.ask(asked("embed", "kar")))
     assert len(threads) == 2 and threads[0] is threads[1] is not threading.current_thread()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -93,7 +92,7 @@ def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch:
 
 def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
     for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        loaded = load(Serve(checkpoint=str(tiny_run), placement=EmbedPlacement(device="cpu", precision=precision)))
+        loaded = load(Serve(checkpoint=str(tiny_run), placement=ServePlacement(device="cpu", precision=precision)))
         assert {part.dtype for part in loaded.loaded.encoder.layers[0].attention.output.parameters()} == {dtype}
 
 

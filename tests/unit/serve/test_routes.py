@@ -5,8 +5,9 @@ import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,24 +21,30 @@ import uvicorn
 from huggingface_hub import InferenceClient
 
 from pipeline import api
-from pipeline.config.placement import EmbedPlacement
-from pipeline.config.serve import Limits, Serve
+from pipeline.config.serve import Limits, Serve, ServePlacement
 from pipeline.model.int8 import Int8Linear
 from pipeline.saved.checkpoints import folder_of
 from pipeline.serve.gate import digest
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load, load_described
+from pipeline.serve.one_process import OneProcess, server_of
 from pipeline.serve.problems import overloaded, unavailable
 from pipeline.serve.uses import Inputs
 
+pytestmark = pytest.mark.usefixtures("one_thread")  # as the thread that computes answers, so that sums are equal
 LONG = " ".join(["kar"] * 40)
 """A text of more tokens than the model has positions."""
 
 
-@contextmanager
-def running(app: Any) -> Iterator[str]:
+def running(app: Any) -> AbstractContextManager[str]:
     """Run an application on a free port of this machine; give its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
+    return listening(uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")))
+
+
+@contextmanager
+def listening(server: uvicorn.Server) -> Iterator[str]:
+    """Run a server on a free port of this machine; give its URL."""
+    server.config.port = 0
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -63,14 +70,12 @@ def served(
     token: str | None = None,
     ask: Callable[[ServedModel, Inputs], Awaitable[list[Any] | Refused]] | None = None,
 ) -> Iterator[tuple[str, ServedModel]]:
-    """Serve a model from this process; give its URL and the model."""
-    model = load(config)
-
-    async def own(request: Inputs) -> list[Any] | Refused:
-        return await ask(model, request) if ask else model.answer_all([request])[0]
-
-    sent = digest(token.encode()) if token else None
-    with running(build_app(describe_on_cpu(config), config, own, sent, answering)) as url:
+    """Serve a model from this process, or its answers by `ask`; give its URL and the model."""
+    process = OneProcess(replace(config, placement=replace(config.placement, threads=1)), load(config))
+    model = process.replica.model
+    if ask:
+        process.ask = partial(ask, model)
+    with listening(server_of(process, digest(token.encode()) if token else None)) as url:
         yield url, model
 
 
@@ -130,7 +135,7 @@ def test_int8_answers_near_float32(tiny_run: Path, tuned: Callable[..., Serve]) 
         (Serve(checkpoint=str(tiny_run)), "/embed", {"inputs": ["kar lost", "kap mist mir"]}),
         (tuned("classification"), "/predict", {"inputs": [["kar lost"], ["kap mist mir"]], "raw_scores": True}),
     ):
-        with served(replace(config, placement=EmbedPlacement(device="cpu", precision="int8"))) as (url, model):
+        with served(replace(config, placement=ServePlacement(device="cpu", precision="int8"))) as (url, model):
             assert any(isinstance(module, Int8Linear) for module in model.loaded.encoder.modules())
             assert requests.get(f"{url}/info", timeout=30).json()["model_dtype"] == "int8"
             found = numbers(post(url + route, body).json())
