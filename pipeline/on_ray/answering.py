@@ -30,6 +30,11 @@ class AnswerProgress:
         self.waiting = Waiting(report, f"loading the model, no {done} yet")
         self.lock = threading.Lock()
 
+    def model_loaded(self) -> None:
+        """Say from now on that no rows are answered yet, and no longer that the model is loaded."""
+        with self.lock:
+            self.waiting.words = f"no {self.done} yet"
+
     def add(self, rows: int) -> None:
         """Count `rows` more answered rows."""
         with self.lock:

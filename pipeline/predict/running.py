@@ -76,6 +76,7 @@ def _run_here(work: PartsWork, progress: AnswerProgress) -> None:
     unfinished = UnfinishedParts()
     with beating(lambda: progress.beat(int(unfinished.texts()))):
         worker = work.make_worker(work, threads=work.config.placement.threads or cores(), note=unfinished.report)
+        progress.model_loaded()
         for file in work.missing_files():
             for row in work.reader(pa.table({"file": [file]})):
                 (done,) = worker(row).to_pylist()

@@ -52,3 +52,18 @@ def test_lines_count_rows_of_unfinished_parts_and_never_go_back(monkeypatch: pyt
         "30 of 100 texts embedded, 4.0 texts/s, about 18 s left",
         "40 of 100 texts embedded, 2.0 texts/s, about 30 s left",
     ]
+
+
+def test_while_the_first_part_is_answered_no_line_says_that_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, said = [100.0], []
+    for module in (answering, reporting):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    progress = AnswerProgress(said.append, 100)
+    now[0] += 5.0
+    progress.beat()
+    progress.model_loaded()
+    now[0] += 10.0
+    progress.beat()
+    assert said == ["loading the model, no rows answered yet, 5s so far", "no rows answered yet, 15s so far"]
