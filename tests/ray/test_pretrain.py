@@ -357,7 +357,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     return found
 
 
-@pytest.mark.second
+@pytest.mark.long  # beside it: tests/unit/train/test_phases.py, tests/unit/train/test_loop.py
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     phases = replace(
         config,
