@@ -1,5 +1,6 @@
 """Compilation: which presets, how many graphs, and compiled code on several workers."""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
