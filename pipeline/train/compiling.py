@@ -95,9 +95,9 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor") -> Ge
     Under DistributedDataParallel, Dynamo would split graphs at gradient buckets. Splitting fails here, because batch
     sizes are symbolic integers without metadata. So splitting is off.
     """
+    _keep_compiled_code()
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 
-    _keep_compiled_code()
     if world > 1 and not any(encoder.recompute for encoder in encoders_in(module)):
         compile_layers(module, backend)
     else:
