@@ -1,8 +1,10 @@
 """Decide whether torch.compile saves more time than it costs, and compile a module, also for several workers."""
 
+import os
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -12,6 +14,8 @@ from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""Variable that names the folder in which torch keeps compiled code, for the next start of the same shape."""
 COMPILE_SECONDS = 60
 """Approximate start-up cost of torch.compile in seconds."""
 COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.15}
@@ -93,6 +97,7 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, ov
     Under DistributedDataParallel, Dynamo would split graphs at gradient buckets. Splitting fails here, because batch
     sizes are symbolic integers without metadata. So splitting is off.
     """
+    _keep_compiled_code()
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 
     if world > 1 and overlaps and not any(encoder.recompute for encoder in encoders_in(module)):
@@ -101,6 +106,17 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, ov
         module.compile(dynamic=True, backend=backend)
     with torch._dynamo.config.patch(optimize_ddp=False):
         yield
+
+
+def _keep_compiled_code() -> None:
+    """Let torch keep compiled code in the user's cache folder, unless the user has set a folder.
+
+    Torch's default is a temporary folder, which a restart of the machine clears.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "bertstream", "compiled")
+    with suppress(OSError):  # a home that cannot be written to: torch's default
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault(CACHE, str(folder))
 
 
 def compile_layers(module: nn.Module, backend: str = "inductor") -> None:

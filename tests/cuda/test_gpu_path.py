@@ -20,7 +20,7 @@ CHECKS = {
     "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
     "operators": ["budget.py", "-k", "plan"],
-    "memory": ["memory.py", "-k", "bert-2"],
+    "memory": ["memory.py", "-k", "every or small and modernbert"],
     "memory of all families": ["memory.py"],
 }
 """Name -> file of checks and which of them."""

@@ -145,7 +145,7 @@ OF_TRAINING = (
         file="train/step.py",
         before="        graphs.spoil()\n",
         after="",
-        tests=("tests/unit/train/test_graphs.py",),
+        tests=(WORKERS_OF_GRAPHS,),
     ),
     Mutant(
         name="mean-over-workers",

@@ -1,5 +1,6 @@
 """Compilation: which presets, how many graphs, and compiled code on several workers."""
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
 from torch.nn.parallel import DistributedDataParallel
@@ -28,7 +30,7 @@ from pipeline.presets.table import PRESETS
 from pipeline.tracking.failures import failure_of
 from pipeline.train import compiling
 from pipeline.train import step as training_step
-from pipeline.train.compiling import compiled, compiles
+from pipeline.train.compiling import CACHE, compiled, compiles
 from pipeline.train.step import StepContext, distributed, train_step
 from tests.ranks import Ranks
 
@@ -161,6 +163,20 @@ def test_layers_of_every_family_have_the_gradients_of_eager_code(training, famil
     for name, gradient in eager.items():
         torch.testing.assert_close(by_layer[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
     torch._dynamo.reset()
+
+
+def test_compiled_code_is_kept_in_the_cache_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for before, after in ((None, f"{tmp_path}/bertstream/compiled"), ("/mine", "/mine")):
+        monkeypatch.setenv(CACHE, "")
+        monkeypatch.delenv(CACHE) if before is None else monkeypatch.setenv(CACHE, before)
+        with compiled(nn.Linear(1, 1), backend="eager"):
+            assert os.environ[CACHE] == after
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv(CACHE)
+    with compiled(nn.Linear(1, 1), backend="eager"):
+        assert not os.environ.get(CACHE, "").startswith(str(tmp_path))
 
 
 def test_an_error_of_the_compiler_says_that_it_can_be_left_out() -> None:

@@ -23,7 +23,8 @@ from pipeline.errors import ConfigError
 from pipeline.model.adapters import add_adapter
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import build_objective
-from pipeline.optim.build import build_optimizer
+from pipeline.objectives.terms import divisors
+from pipeline.optim.build import build_optimizer, optimizer_tensors
 from pipeline.presets.table import PRESETS
 from pipeline.saved import checkpoints
 from pipeline.text.vocabulary import Vocabulary
@@ -211,6 +212,7 @@ def test_filled_slots_of_three_workers_have_the_losses_of_ddp(
 
 OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb(), "stable": StableAdamW(), "muon": Muon()}
 WORDS = 200
+CAPACITY = Capacity(rows=4, row_length=16, masked_share=0.15)
 KINDS = (*OPTIMIZERS, "bfloat16 sums", "float16", "frozen", "unused", "adapter")
 
 
@@ -238,9 +240,8 @@ def steps_of(rank: int, world: int, kind: str, *, graphs: bool) -> tuple[list[fl
     optimizer = build_optimizer(chosen, module)
     objective, recorded, found = module, None, []
     if graphs:
-        capacity = Capacity(rows=4, row_length=16, masked_share=0.15)
         reduce_precision = precision if world > 1 else None
-        recorded = SlotGraphs(module, autocast, CPU, capacity, reduce_precision=reduce_precision, records=False)
+        recorded = SlotGraphs(module, autocast, CPU, CAPACITY, reduce_precision=reduce_precision, records=False)
         prepare(recorded, optimizer, module, batches(4, 2), clip_norm=1.0)
     else:
         objective = distributed(module, CPU, world, unused=kind == "unused", reduce_precision=precision)
@@ -262,6 +263,23 @@ def batches(rows: int, number: int, seed: int = 0) -> list[Batch]:
     case = Case(size="tiny", rows=rows, length=16, lengths="ragged", attention_dropout=False)
     made = [make_batch(case, seed=100 * seed + slot) for slot in range(number)]
     return [replace(one, ids_T=one.ids_T % WORDS, masked_labels_M=one.masked_labels_M % WORDS) for one in made]
+
+
+@pytest.mark.parametrize(("kind", "single"), [("adamw", False), ("lamb", True), ("stable", False), ("muon", True)])
+def test_recording_leaves_weights_and_optimiser_as_they_were(kind: str, single: bool, one_thread: None) -> None:
+    """Also after a step, when moments are not 0."""
+    module, _ = module_of(kind)
+    graphs = SlotGraphs(module, PLAIN, CPU, CAPACITY, single=single, records=False)
+    optimizer, compute = build_optimizer(OPTIMIZERS[kind], module), StepContext(device=CPU, autocast=PLAIN, seed=0)
+    (batch,) = batches(4, 1)
+    counts = divisors(module.counts(batch), module.weights)
+    train_step(module, optimizer, [(0, batch)], counts, compute, step=0, rate=1e-3, clip_norm=1.0)
+    weights = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    states = optimizer_tensors(optimizer, module)
+    prepare(graphs, optimizer, module, batches(4, 2), clip_norm=1.0)
+    for found, wanted in ((module.state_dict(), weights), (optimizer_tensors(optimizer, module), states)):
+        assert found.keys() == wanted.keys()
+        assert [name for name in wanted if not torch.equal(found[name], wanted[name])] == []
 
 
 def both_ways(rank: int, kinds: Sequence[str]) -> dict[str, list]:
