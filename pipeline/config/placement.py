@@ -95,9 +95,9 @@ class Placement(DevicePlacement):
     """
     graphs: Literal["auto", "on", "off"] = "auto"
     """CUDA graphs: record the forward and backward of a slot, and the update of the weights, and launch each at once,
-    which is faster for small slots and small models. It needs GPUs, objective masked, full or local attention, and
-    neither recompute nor float16 or float8. auto: on where these hold when the run starts, for several workers only on
-    one machine or on a fast network, since graphs send gradients after the backward. Dropout draws other numbers than
+    which is faster for small slots and small models. It needs GPUs (Ampere or later), bfloat16, objective masked, full
+    or local attention, and no recompute. auto: on where these hold when the run starts, for several workers only on one
+    machine or on a fast network, since graphs send gradients after the backward. Dropout draws other numbers than
     without graphs, so a run keeps what it started with.
     """
     flash_attention: Literal["built-in", "FA3"] = "built-in"

@@ -9,6 +9,8 @@ import torch
 from pipeline.config.jobs import Pretrain, recording_problem, with_slot_rows
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError, listed
+from pipeline.model.attention import KERNEL_CAPABILITY, KERNEL_HEAD_WIDTHS, KERNEL_HEAD_WIDTHS_WITH_DROPOUT
+from pipeline.model.gpu import gpu_of
 from pipeline.train.overlap import overlap_problem
 from pipeline.train.slot_memory import fitting_rows, step_bytes
 from pipeline.train.slot_size import BUSY_TOKENS, slot_advice
@@ -26,6 +28,8 @@ class FreeMemory:
     gpu: str
     """Name of the GPU."""
     bytes: int
+    has_kernel: bool | None = None
+    """Whether attention may have a kernel for rows without padding there (NVIDIA, Ampere or later); None: unknown."""
 
 
 ASSUMED = FreeMemory(gpu="no GPU answered", bytes=16_000_000_000)
@@ -45,14 +49,36 @@ class Where:
 
 def free_memory(device: torch.device) -> FreeMemory:
     """Return the name and the free memory of this process's GPU."""
-    return FreeMemory(gpu=torch.cuda.get_device_name(device), bytes=torch.cuda.mem_get_info(device)[0])
+    gpu = gpu_of(device)
+    free, _ = torch.cuda.mem_get_info(device)
+    return FreeMemory(gpu=gpu.name, bytes=free, has_kernel=gpu.reaches((KERNEL_CAPABILITY, 0)))
+
+
+def _graphs_problem(config: Pretrain, where: Where) -> str | None:
+    """Return what CUDA graphs need and the run does not have where it starts; None if nothing is known to be missing.
+
+    Shapes of padded attention depend on the rows, so only attention without padding can be recorded.
+    """
+    if not where.on_gpus:
+        return "a GPU, but its workers have none"
+    if problem := recording_problem(config):
+        return problem
+    if config.placement.precision in ("float32", "tf32"):
+        return f"bfloat16, but placement.precision is {config.placement.precision}"
+    width = config.model.width // config.model.heads
+    widths = KERNEL_HEAD_WIDTHS_WITH_DROPOUT if config.model.attention_dropout else KERNEL_HEAD_WIDTHS
+    if width not in widths:
+        return f"heads whose width is a multiple of 8 up to {max(widths)}, but it is {width}"
+    return None if where.memory.has_kernel is not False else f"Ampere or a later GPU, not {where.memory.gpu}"
 
 
 def _automatic_problem(config: Pretrain, where: Where) -> str | None:
     """Return what placement.graphs auto needs to be on, and the run does not have where it starts; None: it is on."""
-    if not where.on_gpus:
-        return "a GPU, but its workers have none"
-    return recording_problem(config) or overlap_problem(config, where.memory.gpu, where.gpus)
+    if problem := _graphs_problem(config, where):
+        return problem
+    if where.memory.has_kernel is None:
+        return "a GPU that answers"
+    return overlap_problem(config, where.memory.gpu, where.gpus)
 
 
 def with_choices(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> tuple[Pretrain, str | None]:
@@ -99,9 +125,7 @@ def chosen_rows(config: Pretrain, phase: Phase, where: Where) -> int:
 
 def _with_graphs(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> Pretrain:
     """Return the settings with placement.graphs on or off."""
-    graphs, problem = config.placement.graphs, recording_problem(config)
-    if not where.on_gpus:
-        problem = "a GPU, but its workers have none"
+    graphs, problem = config.placement.graphs, _graphs_problem(config, where)
     if graphs == "auto" and recorded is not None:
         graphs = recorded.get(GRAPHS, "off")
         if graphs == "on" and problem is not None:
@@ -130,9 +154,8 @@ def _line(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) ->
     """Return a line about what was chosen for a new run on GPUs, and why; advice if slots were given that are small."""
     if recorded is not None or not where.on_gpus:
         return None
-    if not any(_automatic(config)):
-        return slot_advice(config)
-    return choice_text(config, where)
+    chosen = choice_text(config, where) if any(_automatic(config)) or config.placement.graphs == "auto" else None
+    return "; ".join(filter(None, (chosen, slot_advice(config)))) or None
 
 
 def choice_text(config: Pretrain, where: Where) -> str:

@@ -7,7 +7,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
-from pipeline.model.flops import GIGABYTES, known_chip
+from pipeline.model.flops import GIGABYTES, PEAKS, known_chip
 from pipeline.reporting import Report, estimate
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.automatic import FreeMemory, Where, choice_text, free_memory, with_choices
@@ -78,7 +78,8 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
     machines, facts, where = read_prices(), list[tuple[str, str]](), _here(config)
     if gpu is not None:
         chip = known_chip(gpu)
-        where = Where(on_gpus=True, memory=FreeMemory(gpu=chip, bytes=round(GIGABYTES[chip] * 1e9)))
+        free = FreeMemory(gpu=chip, bytes=round(GIGABYTES[chip] * 1e9), has_kernel="tf32" in PEAKS[chip])
+        where = Where(on_gpus=True, memory=free)
         machines = [machine for machine in machines if machine.chip == chip]
     if where.on_gpus:
         facts = [("slots", choice_text(config, where))]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ray
 import torch
@@ -71,8 +71,10 @@ def require_usable_gpus(resource: str | None = None) -> FreeMemory | None:
 
 
 def least_memory(memories: Iterable[FreeMemory | None]) -> FreeMemory | None:
-    """Return the least free memory of the GPUs that are known; None if none is."""
-    return min((memory for memory in memories if memory is not None), key=lambda memory: memory.bytes, default=None)
+    """Return the least free memory of the GPUs that are known, with a kernel if all have one; None if none is known."""
+    known = [memory for memory in memories if memory is not None]
+    least = min(known, key=lambda memory: memory.bytes, default=None)
+    return least and replace(least, has_kernel=all(memory.has_kernel for memory in known))
 
 
 def _answer(reference: ray.ObjectRef) -> GpuReport:

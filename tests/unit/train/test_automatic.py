@@ -20,8 +20,8 @@ from pipeline.train.automatic import GRAPHS, FreeMemory, Where, chosen_rows, wit
 from pipeline.train.slot_memory import FREE_SHARE, fitting_rows, step_bytes
 
 BASE = replace(PRESETS["bert-base"], phases=OnePhase(), name="mine")
-H200 = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000))
-SMALL = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA L4", bytes=8_000_000_000))
+H200 = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000, has_kernel=True))
+SMALL = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA L4", bytes=8_000_000_000, has_kernel=True))
 CPU = Where(on_gpus=False)
 
 
@@ -79,6 +79,10 @@ def test_graphs_are_recorded_on_one_machine_where_a_step_can_be() -> None:
     assert [graphs(two, where) for where in (near, far, H200)] == ["on", "off", "off"]
     assert graphs(two, far, {GRAPHS: "on"}) == "on", "a run that began on one worker"
     assert graphs(replace(PRESETS["electra-base"], name="a"), H200) == "off"
+    t4 = Where(on_gpus=True, memory=FreeMemory(gpu="Tesla T4", bytes=16_000_000_000, has_kernel=False))
+    narrow = replace(BASE.model, width=720, feed_forward=64)  # heads of width 60
+    assert graphs(BASE, t4) == graphs(BASE, Where(on_gpus=True)) == graphs(replace(BASE, model=narrow), H200) == "off"
+    assert graphs(replace(BASE, placement=Placement(precision="float32")), H200) == "off"
     assert graphs(BASE, H200, {}) == "off", "a run that began without graphs"
     assert graphs(BASE, H200, {GRAPHS: "on"}) == "on" and graphs(off, CPU, {GRAPHS: "on"}) == "off"
     on = replace(BASE, placement=Placement(graphs="on"))
@@ -87,6 +91,11 @@ def test_graphs_are_recorded_on_one_machine_where_a_step_can_be() -> None:
     assert str(refused.value) == (
         "placement.graphs (on) needs a GPU, but its workers have none: set placement.graphs auto or off"
     )
+    with pytest.raises(ConfigError, match="needs Ampere or a later GPU, not Tesla T4: set"):
+        with_choices(on, None, t4)
+    with pytest.raises(ConfigError, match="needs heads whose width is a multiple of 8 up to 192, but it is 60: set"):
+        with_choices(replace(on, model=narrow), None, H200)
+    assert graphs(on, Where(on_gpus=True)) == "on", "the user knows the GPUs"
     for config, where, problem in (
         (BASE, CPU, "a GPU, but its workers have none"),
         (replace(BASE, placement=Placement(recompute=True)), H200, "layers that are not recomputed, but placement."),
@@ -130,8 +139,14 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
     assert "tokens, what fits (NVIDIA L4: 8 GB free" in str(with_choices(wide, None, SMALL)[1])
     unknown = str(with_choices(BASE, None, Where(on_gpus=True))[1])
     assert "128 rows of 128 tokens, as many as keep a GPU busy (no GPU answered: 16 GB assumed, about 8" in unknown
+    assert "placement.graphs auto: off, they need a GPU that answers;" in unknown
     small = replace(BASE, batch=Batch(rows_per_slot=32))
-    assert str(with_choices(small, None, H200)[1]).startswith("note: batch.rows_per_slot (32) gives a GPU")
+    assert str(with_choices(small, None, H200)[1]).startswith(
+        "placement.graphs auto: on; this run can go on with up to"
+    )
+    assert "for more; note: batch.rows_per_slot (32) gives a GPU" in str(with_choices(small, None, H200)[1])
+    given = replace(small, placement=Placement(graphs="off"))
+    assert str(with_choices(given, None, H200)[1]).startswith("note: batch.rows_per_slot (32) gives a GPU")
     assert with_choices(BASE, None, CPU)[1] is None
 
 

@@ -1,5 +1,7 @@
 """GPUs that torch cannot use, in one line."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -28,9 +30,12 @@ def test_a_gpu_reports_its_name_and_free_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("pipeline.train.probe.gpu_problem", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (20, 24))
-    small, large = FreeMemory(gpu="NVIDIA L4", bytes=20), FreeMemory(gpu="NVIDIA H200", bytes=141)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    small = FreeMemory(gpu="NVIDIA L4", bytes=20, has_kernel=True)
+    large = FreeMemory(gpu="Tesla V100", bytes=141, has_kernel=False)
     assert gpu_report() == GpuReport(memory=small)
-    assert least_memory([None, large, small, large]) == small and least_memory([None]) is None
+    assert least_memory([None, small]) == small and least_memory([None]) is None
+    assert least_memory([None, large, small, large]) == replace(small, has_kernel=False)
 
 
 def test_nodes_are_named() -> None:

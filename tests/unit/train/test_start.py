@@ -59,7 +59,7 @@ def test_a_run_goes_on_with_the_slots_and_the_graphs_in_its_run_json(
     before = replace(config, batch=Batch(rows_per_step=16, rows_per_slot=4))
     recorded = identity(before, training.corpus, training.vocabulary) | {GRAPHS: "on"}
     write_run(run_folder(config), recorded, 3, "0a1b", "corpus")
-    gpu = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000))
+    gpu = Where(on_gpus=True, memory=FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000, has_kernel=True))
     chosen, _ = with_choices(config, recorded, gpu)
     assert (chosen.batch.rows_per_slot, chosen.placement.graphs) == (4, "on")
     assert start_of(training, chosen).identity == recorded
