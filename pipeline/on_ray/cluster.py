@@ -227,13 +227,6 @@ def live_nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def gpus_of_machine(placement: Placement) -> float:
-    """Return the most GPUs of a machine on which workers may run."""
-    nodes = [group.resources for group in node_groups(placement)] if placement.autoscaled else live_nodes()
-    allowed = [node for node in nodes if placement.worker_resource is None or node.get(placement.worker_resource)]
-    return max((node.get("GPU", 0) for node in allowed), default=0)
-
-
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """Return the resources that each worker requests in this cluster. See `fit_workers`, also for the errors."""
     return fit_workers(placement, workers, live_nodes(), node_groups(placement))

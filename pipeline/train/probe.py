@@ -8,8 +8,10 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.files import storage
+from pipeline.on_ray.cluster import live_nodes, node_groups
 from pipeline.train.automatic import FreeMemory, free_memory
 
 PROBE_SECONDS = 45.0
@@ -38,6 +40,13 @@ def gpus_of_process(setting: str, asked: float | None, device: str, there: float
     if device == "cuda" and not gpus:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")
     return gpus
+
+
+def gpus_of_machine(placement: Placement) -> float:
+    """Return the most GPUs of a machine on which workers may run."""
+    nodes = [group.resources for group in node_groups(placement)] if placement.autoscaled else live_nodes()
+    allowed = [node for node in nodes if placement.worker_resource is None or node.get(placement.worker_resource)]
+    return max((node.get("GPU", 0) for node in allowed), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)

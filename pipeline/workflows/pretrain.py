@@ -42,7 +42,7 @@ from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.plan_here import passes_over, passes_warning
-from pipeline.train.probe import require_usable_gpus
+from pipeline.train.probe import gpus_of_machine, require_usable_gpus
 from pipeline.train.prompts import with_prompts
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
@@ -221,7 +221,7 @@ def _with_workers(config: Pretrain, uri: str) -> tuple[Pretrain, cluster.WorkerR
     resources, memory = _join_cluster(config, uri)
     with os_errors_as_checkpoint_error(config):
         begun = run.read_run(run.run_folder(config))
-    gpus = cluster.gpus_of_machine(config.placement)
+    gpus = gpus_of_machine(config.placement)
     where = Where(on_gpus=resources.gpu, memory=memory or ASSUMED, gpus=gpus)
     chosen, choice = with_choices(config, begun and begun["identity"], where)
     return chosen, resources, choice, config.placement.graphs == "auto"

@@ -9,9 +9,9 @@ import pytest
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
-from pipeline.on_ray import cluster
 from pipeline.presets.table import PRESETS
 from pipeline.saved.run import forget_setting, read_run, write_run
+from pipeline.train import probe
 from pipeline.train.automatic import GRAPHS, FreeMemory, Where, choice_text, with_choices, without_dropped_graphs
 from pipeline.train.graphs import SIZES, capacity_of
 from pipeline.train.overlap import overlap_problem, wait_share
@@ -110,7 +110,7 @@ def test_a_restarted_run_has_no_graphs_where_they_were_dropped(tiny_config: Pret
 
 def test_the_most_gpus_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{"CPU": 8.0}, {"GPU": 4.0, "CPU": 16.0}, {"GPU": 8.0, "other": 1.0}]
-    monkeypatch.setattr(cluster, "live_nodes", lambda: nodes)
-    assert cluster.gpus_of_machine(Placement()) == 8 and cluster.gpus_of_machine(Placement(worker_resource="CPU")) == 4
-    monkeypatch.setattr(cluster, "live_nodes", lambda: nodes[:1])
-    assert cluster.gpus_of_machine(Placement()) == 0
+    monkeypatch.setattr(probe, "live_nodes", lambda: nodes)
+    assert probe.gpus_of_machine(Placement()) == 8 and probe.gpus_of_machine(Placement(worker_resource="CPU")) == 4
+    monkeypatch.setattr(probe, "live_nodes", lambda: nodes[:1])
+    assert probe.gpus_of_machine(Placement()) == 0
