@@ -119,6 +119,7 @@ def test_the_stopped_command_answers_what_it_has_accepted(
                 pass  # both, and the one for the metrics
             os.kill(os.getpid(), number)
             assert become_health(0, url, 30)
+            time.sleep(0.3)  # longer than uvicorn gives every connection
             held.go.set()
             return [one.result() for one in asking]
 
