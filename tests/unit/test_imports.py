@@ -330,13 +330,13 @@ HEAVY = ["ray", "mlflow", "transformers"]
 STEPS: list[tuple[list[str], list[str]]] = [
     # Python's door, and what vectors do not need
     (["pipeline.api"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "matplotlib"]),
+    # a server in one process, which should be ready in seconds
+    (["pipeline.workflows.serve"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "pandas", "matplotlib"]),
     # small commands are done before Ray would have started
     (
         [f"pipeline.workflows.{name}" for name in ("inputs", "predict", "embed", "score", "search", "mine")],
         [*HEAVY, "torch._dynamo", "sklearn", "scipy.stats", "matplotlib"],
     ),
-    # a server in one process, which should be ready in seconds
-    (["pipeline.workflows.serve"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "pandas", "matplotlib"]),
     # the model and its objectives; fine-tuning and answering on one device
     ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),

@@ -59,6 +59,7 @@ CALLERS = {
             "pipeline/embed/query_files.py",
             "pipeline/adapt/queries.py",
         ),  # `queries` is a location only if a file has this name, else it is a text
+        "pipeline/saved/run.py",  # a run is named, by what is in its output folder, before it reaches the door
     },
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),

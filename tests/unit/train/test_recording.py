@@ -89,7 +89,7 @@ def test_several_workers_record_on_one_machine_or_a_fast_network(
 
 
 def test_a_run_on_several_machines_keeps_ddp_and_says_why() -> None:
-    memory = FreeMemory(gpu=H100, bytes=80_000_000_000)
+    memory = FreeMemory(gpu=H100, bytes=80_000_000_000, has_kernel=True)
     near, far = (Where(on_gpus=True, memory=memory, gpus=gpus) for gpus in (16, 8))
     graphs = [with_choices(of_workers(16), None, where)[0].placement.graphs for where in (near, far)]
     assert graphs == ["on", "off"]
