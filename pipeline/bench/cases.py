@@ -10,13 +10,17 @@ import numpy as np
 import torch
 
 from pipeline.batch import Batch
+from pipeline.config import training
 from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.objective import Masked
+from pipeline.config.phases import OnePhase
 from pipeline.model.flops import TokenCounts
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.presets.table import PRESETS
+from pipeline.train.automatic import FreeMemory, Where, chosen_rows, free_memory
+from pipeline.train.slot_size import BUSY_TOKENS
 
 VOCABULARY_SIZE = 30_522
 USUAL_LENGTH = 128
@@ -33,6 +37,10 @@ rows of similar length in the same batch.
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 PREFIXES = {"deberta-v2": "deberta-v3"}
 """Family -> first words of its presets' names, where they are not the family's name."""
+ROWS = {"base": 8, "large": 4}
+"""Size -> rows per batch on a CPU. A GPU's are chosen as by batch.rows_per_slot auto."""
+ROWS_OTHERWISE = 32
+"""Rows per batch on a CPU for all sizes that are not in ROWS."""
 PLAIN_MASKED = ("deberta", "deberta-v2")
 """Families that are measured with masked tokens and the plain head, although their presets have other objectives."""
 
@@ -151,3 +159,29 @@ def counted(batch: Batch) -> TokenCounts:
     return TokenCounts(
         tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked
     )
+
+
+def case_of(size: str, family: FamilyName, length: int) -> Case:
+    """Return a case with one full row, to read its model's settings."""
+    return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
+
+
+def rows_of(case: Case, device: torch.device) -> int:
+    """Return the rows per batch of a case."""
+    if device.type == "cpu":
+        return ROWS.get(case.size, ROWS_OTHERWISE)
+    return automatic_rows(case, free_memory(device))
+
+
+def automatic_rows(case: Case, memory: FreeMemory) -> int:
+    """Return the rows per slot that `auto` means for a case's model, with rows of its length, on a GPU."""
+    preset, model = case.preset, case.model
+    config = replace(
+        preset,
+        model=replace(model, maximum_positions=max(case.length, model.maximum_positions)),
+        sampling=replace(preset.sampling, maximum_length=case.length),
+        batch=training.Batch(rows_per_step=max(1, BUSY_TOKENS // case.length)),
+        phases=OnePhase(),
+        vocabulary=replace(preset.vocabulary, size=case.vocabulary_size),
+    )
+    return chosen_rows(config, config.all_phases[0], Where(on_gpus=True, memory=memory))

@@ -16,13 +16,12 @@ from itertools import product
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from pipeline.bench.cases import SIZES, Case, counted, make_batch
+from pipeline.bench.cases import SIZES, Case, automatic_rows, counted, make_batch
 from pipeline.bench.step import (
     GRAPH_MODES,
     MODES,
     StepFunctions,
     at_least_one,
-    automatic_rows,
     device_name,
     our_steps,
 )

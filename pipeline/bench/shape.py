@@ -21,8 +21,8 @@ from typing import get_args
 import torch
 
 from pipeline.batch import Batch
-from pipeline.bench.cases import BATCHES, SIZES, VOCABULARY_SIZE, Case, make_batch
-from pipeline.bench.step import at_least_one, case_of, device_name, our_step, rows_of
+from pipeline.bench.cases import BATCHES, SIZES, VOCABULARY_SIZE, Case, case_of, make_batch, rows_of
+from pipeline.bench.step import at_least_one, device_name, our_step
 from pipeline.bench.turns import median_seconds
 from pipeline.config.data import NextSentence
 from pipeline.config.model import FamilyName, Model

@@ -23,14 +23,12 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
-from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, counted
+from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, case_of, counted, rows_of
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
-from pipeline.config import training
 from pipeline.config.checks import require
 from pipeline.config.jobs import require_recordable
 from pipeline.config.model import FamilyName
-from pipeline.config.phases import OnePhase
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError, as_called
@@ -40,16 +38,10 @@ from pipeline.model.flops import peak_flops, utilisation
 from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
-from pipeline.train.automatic import FreeMemory, Where, chosen_rows, free_memory
 from pipeline.train.compiling import compile_layers
 from pipeline.train.graphs import Capacity, SlotGraphs
-from pipeline.train.slot_size import BUSY_TOKENS
 from pipeline.train.step import StepContext, train_step
 
-ROWS = {"base": 8, "large": 4}
-"""Size -> rows per batch on a CPU. A GPU's are chosen as by batch.rows_per_slot auto."""
-ROWS_OTHERWISE = 32
-"""Rows per batch on a CPU for all sizes that are not in ROWS."""
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
 """Size -> ratio to aim for: seconds of unmodified transformers divided by ours (BERT, full length, two CPU cores)."""
 AIM = 1.3
@@ -239,32 +231,6 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
         )
         cells.append(f"{utilisation(flops, tokens / fastest['ours'][0], peak):>8.1%}")
     return "".join(cells)
-
-
-def case_of(size: str, family: FamilyName, length: int) -> Case:
-    """Return a case with one full row, to read its model's settings."""
-    return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
-
-
-def rows_of(case: Case, device: torch.device) -> int:
-    """Return the rows per batch of a case."""
-    if device.type == "cpu":
-        return ROWS.get(case.size, ROWS_OTHERWISE)
-    return automatic_rows(case, free_memory(device))
-
-
-def automatic_rows(case: Case, memory: FreeMemory) -> int:
-    """Return the rows per slot that `auto` means for a case's model, with rows of its length, on a GPU."""
-    preset, model = case.preset, case.model
-    config = replace(
-        preset,
-        model=replace(model, maximum_positions=max(case.length, model.maximum_positions)),
-        sampling=replace(preset.sampling, maximum_length=case.length),
-        batch=training.Batch(rows_per_step=max(1, BUSY_TOKENS // case.length)),
-        phases=OnePhase(),
-        vocabulary=replace(preset.vocabulary, size=case.vocabulary_size),
-    )
-    return chosen_rows(config, config.all_phases[0], Where(on_gpus=True, memory=memory))
 
 
 def _require_recordable(cases: Sequence[Case], placement: Placement) -> None:

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from pipeline.bench import gpu
-from pipeline.bench.cases import Case
+from pipeline.bench.cases import Case, automatic_rows
 from pipeline.bench.gpu import choice_beside_best, main
-from pipeline.bench.step import automatic_rows
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.text.cached_tokenizer import CachedTokenizer
