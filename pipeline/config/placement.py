@@ -21,7 +21,8 @@ class DevicePlacement:
     """The cluster adds nodes on request. So the job waits for missing resources instead of stopping with an error."""
     address: str | None = None
     """Address of the Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this
-    process. predict and embed use Ray for small inputs only if one of these is given; local starts Ray.
+    process. predict and embed use Ray for small inputs only if one of these is given (local starts Ray), or
+    with actors, GPUs or added nodes.
     """
 
     def __post_init__(self) -> None:

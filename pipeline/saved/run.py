@@ -58,7 +58,7 @@ def with_begun_name(config: Pretrain, preset: str) -> Pretrain:
     if config.name:
         return config
     output = absolute(config.output)
-    names = [default_name(preset, settings) for settings in (config, with_usual_slots(config))]
+    names = [default_name(preset, settings) for settings in (config, with_usual_slots(replace(config, workers=1)))]
     begun = [False, False]
     if names[0] != names[1]:
         with suppress(OSError):  # the run itself reports storage that cannot be read

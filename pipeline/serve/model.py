@@ -283,6 +283,8 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
 
 def load_here(config: Serve) -> ServedModel:
     """Load the model on the device of a server in this process. Raises ConfigError if there is no such GPU."""
+    if config.placement.device != "auto":
+        return load(config)
     device = "cuda" if config.gpus else "cpu"
     return load(replace(config, placement=replace(config.placement, device=device)))
 

@@ -116,7 +116,8 @@ def _keep_compiled_code() -> None:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "bertstream", "compiled")
     with suppress(OSError):  # a home that cannot be written to: torch's default
         folder.mkdir(parents=True, exist_ok=True)
-        os.environ.setdefault(CACHE, str(folder))
+        if os.access(folder, os.W_OK):
+            os.environ.setdefault(CACHE, str(folder))
 
 
 def compile_layers(module: nn.Module, backend: str = "inductor") -> None:

@@ -5,7 +5,7 @@ A graph has fixed shapes. So a slot is filled to one of SIZES sizes by dummy seq
 
 import gc
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -122,6 +122,8 @@ class SlotGraphs:
         """Gradients to which all slots add; None before the first slot, and for single slots."""
         self.graphs: dict[Size, _Graph] = {}
         """Tokens and masked positions of a filled slot -> its graph."""
+        self.warmed = set[Size]()
+        """Sizes that `warm_up` has run."""
         self.updates: dict[Size | None, _Update] = {}
         """Size of a single slot, or None for all sizes -> the graph of the update."""
         self.pool = torch.cuda.graph_pool_handle() if records else None
@@ -132,6 +134,23 @@ class SlotGraphs:
         self.newest: Size | None = None
         """Size of the newest single slot."""
 
+    def warm_up(self, batches: Iterable[Batch], counts: Mapping[str, float]) -> None:
+        """Run slots of all these sizes before any is recorded. `counts` is as in `start`.
+
+        Memory of recorded graphs is not free for operators that are launched, so warming up between recordings would
+        need the memory of two slots.
+        """
+        if not self.records:
+            return
+        self._set_divisors(counts)
+        for batch in map(self.capacity.fill, batches):
+            static = unpack(batch, pack(batch).to(self.device))
+            if self.gradients is None and not self.single:
+                self._find_gradients(static)
+            self._warm_up(static, WARM_UP)
+            self.warmed.add(_size_of(batch))
+        self.cleared = False
+
     def start(
         self, batches: Sequence[Batch], counts: Mapping[str, float | Tensor], scale: LossScale | None = None
     ) -> list[Batch]:
@@ -140,10 +159,7 @@ class SlotGraphs:
         `counts`: loss term -> divisor of its sum. `scale`: factor in the gradients.
         """
         self.scale = scale
-        for term, count in counts.items():
-            if term not in self.divisors:
-                self.divisors[term] = torch.empty((), device=self.device)
-            self.divisors[term].fill_(count)
+        self._set_divisors(counts)
         if self.gradients is not None:
             self.gradients.attach()
         slots = [self.capacity.fill(batch) for batch in batches]
@@ -207,6 +223,13 @@ class SlotGraphs:
             if parameter.grad is not None:
                 parameter.grad.fill_(torch.inf)
 
+    def _set_divisors(self, counts: Mapping[str, float | Tensor]) -> None:
+        """Set the divisors of the loss terms, which the graphs read."""
+        for term, count in counts.items():
+            if term not in self.divisors:
+                self.divisors[term] = torch.empty((), device=self.device)
+            self.divisors[term].fill_(count)
+
     def _get_ready(self, batch: Batch) -> None:
         """Find the parameters that get gradients, and record the graph of the batch's size, if this was not done."""
         finds, records = self.gradients is None and not self.single, self.records and _size_of(batch) not in self.graphs
@@ -215,15 +238,20 @@ class SlotGraphs:
         inputs = pack(batch).to(self.device) if records else None
         static = batch.to(self.device) if inputs is None else unpack(batch, inputs)
         if finds:
-            self._warm_up(static, 1)
-            parameters = [parameter for parameter in self.objective.parameters() if parameter.grad is not None]
-            self.objective.zero_grad(set_to_none=True)
-            self.gradients = FlatGradients(parameters)
-            self.gradients.attach()
+            self._find_gradients(static)
         if inputs is not None:
-            self._warm_up(static, WARM_UP)
+            if _size_of(batch) not in self.warmed:
+                self._warm_up(static, WARM_UP)
             self.graphs[_size_of(batch)] = self._recorded(static, inputs)
         self.cleared = False
+
+    def _find_gradients(self, batch: Batch) -> None:
+        """Find the parameters that get gradients, and lay these gradients next to each other."""
+        self._warm_up(batch, 1)
+        parameters = [parameter for parameter in self.objective.parameters() if parameter.grad is not None]
+        self.objective.zero_grad(set_to_none=True)
+        self.gradients = FlatGradients(parameters)
+        self.gradients.attach()
 
     def _warm_up(self, batch: Batch, times: int) -> None:
         """Run forward and backward as often, in a stream of their own if they are to be recorded."""

@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from pipeline.config.data import GivenPairs
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
@@ -9,6 +11,7 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
 from pipeline.model.flops import GIGABYTES, PEAKS, known_chip
 from pipeline.reporting import Report, estimate
+from pipeline.saved.run import read_run, run_folder
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.automatic import FreeMemory, Where, choice_text, free_memory, with_choices
 from pipeline.train.few_steps import FewSteps, few_steps
@@ -82,8 +85,9 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
         where = Where(on_gpus=True, memory=free)
         machines = [machine for machine in machines if machine.chip == chip]
     if where.on_gpus:
-        facts = [("slots", choice_text(config, where))]
-        config, _ = with_choices(config, None, where)
+        begun = read_run(run_folder(config)) if config.name else None
+        facts = [] if begun else [("slots", choice_text(config, where))]
+        config, _ = with_choices(config, begun and begun["identity"], where)
     here, warning, gpus_here = facts_here(config, report)
     text = plan_text(config, machines, [*facts, *here], gpus_here=gpus_here or gpu is not None)
     return text if warning is None else f"{text}\n\n{warning}"
@@ -92,7 +96,9 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
 def _here(config: Pretrain) -> Where:
     """Return where the run would train on this machine."""
     device = device_of(config.placement)
-    return Where(on_gpus=True, memory=free_memory(device)) if device.type == "cuda" else Where(on_gpus=False)
+    if device.type != "cuda":
+        return Where(on_gpus=False)
+    return Where(on_gpus=True, memory=free_memory(device), gpus=torch.cuda.device_count())
 
 
 def seconds_here(config: Pretrain, measured: FewSteps) -> float:

@@ -174,9 +174,10 @@ def prepare(
     Weights and the optimiser's state keep their values, because the gradients of all these steps are infinite.
     """
     sizes = {graphs.size_of(batch): batch for batch in examples}
-    first = next(iter(sizes.values()))
+    first, counts = next(iter(sizes.values())), dict.fromkeys(objective.terms, 1.0)
+    graphs.warm_up(sizes.values(), counts)
     for batch in (*[first] * (WARM_UP - 1), *sizes.values()):
-        for slot in graphs.start([batch], dict.fromkeys(objective.terms, 1.0)):
+        for slot in graphs.start([batch], counts):
             graphs.add_gradients(slot)
         graphs.spoil()
         update(optimizer, objective, rate=0.0, clip_norm=clip_norm, graphs=graphs)

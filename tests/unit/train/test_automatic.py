@@ -157,6 +157,7 @@ def test_an_earlier_run_of_the_same_command_is_continued(tmp_path: Path) -> None
     assert with_begun_name(config, "bert-tiny").name == names[0]
     write_json(f"{tmp_path}/runs/{names[1]}/run.json", {})
     assert with_begun_name(config, "bert-tiny").name == names[1]
+    assert with_begun_name(replace(config, workers=4), "bert-tiny").name == names[1]
     assert with_begun_name(replace(config, seed=1), "bert-tiny").name not in names
     write_json(f"{tmp_path}/runs/{names[0]}/run.json", {})
     assert with_begun_name(config, "bert-tiny").name == names[0]
