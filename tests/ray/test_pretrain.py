@@ -395,7 +395,7 @@ def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: History
     assert not any(line.startswith("step ") for line in lines)
 
 
-@pytest.mark.second
+@pytest.mark.long  # beside it: tests/unit/train/test_initial.py, tests/unit/train/test_start.py
 def test_pretraining_continues_from_a_published_model(config: Pretrain, continued: Continued, tmp_path: Path) -> None:
     summary, lines = continued.summary, []
     again = replace(

@@ -165,7 +165,7 @@ def test_stopped_it_leaves_no_process(server: tuple[str, subprocess.Popen[str]])
     assert not alive
 
 
-@pytest.mark.second
+@pytest.mark.long  # beside it: the test of what it says until it is ready
 def test_replicas_that_do_not_start_in_time_are_an_error_and_leave_nothing(tiny_run: Path) -> None:
     """With placement.autoscaled, the command waits for a node that could hold them."""
     port = free_port()
