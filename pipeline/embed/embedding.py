@@ -32,7 +32,7 @@ from pipeline.on_ray.answering import AnswerProgress
 from pipeline.predict.inputs import RowFile, digest_of
 from pipeline.predict.parts import Parts
 from pipeline.predict.running import run_work
-from pipeline.predict.work import Note, PartsWork, Reader, part_row
+from pipeline.predict.work import Note, PartsWork, Reader, input_in, part_row
 from pipeline.reporting import BEAT_SECONDS, Report
 
 QUEUED_BYTES = 128 << 20
@@ -110,11 +110,11 @@ class Embedding:
         """The model. It is loaded for the first part, so that `__call__` can report an error of loading."""
         return model.load_described(self.described, self.config)
 
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        row = batch.to_pylist()[0]
-        if row["table"] is None:
-            return batch
-        file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
+    def __call__(self, row: pa.Table) -> pa.Table:
+        given = input_in(row)
+        if given is None:
+            return row
+        file, part, table = given.file, given.part, given.table
         try:
             vector_model = self.model
         except PipelineError as error:

@@ -14,7 +14,7 @@ from pipeline.predict import model
 from pipeline.predict.inputs import RowFile, digest_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.predict.running import run_work
-from pipeline.predict.work import Note, PartsWork, Reader, part_row
+from pipeline.predict.work import Note, PartsWork, Reader, input_in, part_row
 from pipeline.reporting import Report
 
 CHARACTERS_PER_PART = 250_000
@@ -54,24 +54,21 @@ class Answering:
         self.config, self.files, self.parts = work.config, work.files, work.parts
         self.model = model.load(work.config)
 
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        row = batch.to_pylist()[0]
-        if row["table"] is None:
-            return batch
-        file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
+    def __call__(self, row: pa.Table) -> pa.Table:
+        given = input_in(row)
+        if given is None:
+            return row
+        file, table = given.file, given.table
         try:
             asked = (self.config.text, self.config.pair, self.config.choices)
             answers, empty = model.answer_table(self.model, table, *asked)
         except PipelineError as error:
-            first = row["first"]
-            return part_row(
-                file,
-                error=type(error)(
-                    f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"
-                ),
-            )
-        self.parts.publish(file, part, output_columns(table, self.files[file]), answers, empty, self.model.precision)
-        return part_row(file, part=part, rows=table.num_rows)
+            rows = f"rows {given.first} to {given.first + table.num_rows - 1}"
+            return part_row(file, error=type(error)(f"{self.files[file].location}, {rows}: {error}"))
+        self.parts.publish(
+            file, given.part, output_columns(table, self.files[file]), answers, empty, self.model.precision
+        )
+        return part_row(file, part=given.part, rows=table.num_rows)
 
 
 def output_columns(table: pa.Table, file: RowFile) -> pa.Table:

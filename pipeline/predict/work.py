@@ -67,6 +67,26 @@ def part_row(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartInput:
+    """The input of a part."""
+
+    file: int
+    part: int
+    first: int
+    """Number of the table's first row in its file, from 1."""
+    table: pa.Table
+
+
+def input_in(row: pa.Table) -> PartInput | None:
+    """Return the input of a part in a row (schema PART); None if the row has none and passes through the worker."""
+    (found,) = row.to_pylist()
+    if found["table"] is None:
+        return None
+    table = pa.ipc.open_stream(found["table"]).read_all()
+    return PartInput(file=found["file"], part=found["part"], first=found["first"], table=table)
+
+
 def _as_bytes(table: pa.Table) -> bytes:
     """Return a table as an Arrow stream."""
     sink = pa.BufferOutputStream()

@@ -121,6 +121,20 @@ def test_a_prepared_step_of_one_slot_records_nothing_more(recorded: list[Graph],
     assert sum(graph.replays for graph in recorded) == 2 * (sizes + 2 + 3) - 2  # the first two updates are launched
 
 
+def test_all_sizes_are_warmed_up_before_any_is_recorded(recorded: list[Graph], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warming up beside a recorded graph would need the memory of two slots."""
+    before: list[int] = []
+    warm_up = SlotGraphs._warm_up
+
+    def counted(self: SlotGraphs, batch: Batch, times: int) -> None:
+        before.append(len(recorded))
+        warm_up(self, batch, times)
+
+    monkeypatch.setattr(SlotGraphs, "_warm_up", counted)
+    _, graphs = third_step(2, AdamW(), single=False)
+    assert before == [0] * (1 + len(graphs.graphs)), "once to find the gradients, and once for each size"
+
+
 def test_slots_of_several_ranks_add_to_the_same_gradients(recorded: list[Graph], two_ranks: None) -> None:
     watch, graphs = third_step(2, AdamW(), single=False, precision="float32")
     assert len(recorded) == len(graphs.graphs) + 1 and list(graphs.updates) == [None]

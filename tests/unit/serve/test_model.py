@@ -15,7 +15,7 @@ from pipeline import api
 from pipeline.config.serve import Limits, Serve, ServePlacement
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.serve import deployments
-from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described
+from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described, load_here
 from pipeline.serve.uses import Inputs, ServedDescription, Use
 from pipeline.text.training import train_vocabulary
 
@@ -88,6 +88,11 @@ def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         wanted = api.load(str(tiny_run)).embed(["kar"])
     np.testing.assert_array_equal([vector], wanted)
+
+
+def test_a_device_that_is_named_is_used_whatever_gpus_are_asked_for(tiny_run: Path) -> None:
+    served = load_here(Serve(checkpoint=str(tiny_run), gpus=1.0, placement=ServePlacement(device="cpu")))
+    assert served.loaded.device == torch.device("cpu")
 
 
 def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
