@@ -8,7 +8,7 @@ from pipeline.command_line.command import Command, unchecked
 from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import ConfigError
-from pipeline.presets.table import DEFAULT_PRESET, PRESETS, require_init, require_preset
+from pipeline.presets.table import PRESETS, require_init, require_preset
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
@@ -27,7 +27,7 @@ def read_ablate_with_extra(
     named = bool(arguments) and not arguments[0].startswith("-") and ":" not in arguments[0]
     rest = list(arguments[1:]) if named else list(arguments)
     command = Command(prog=f"{prog} [NAME]", about=about, settings=Ablate, common=COMMON, extra=extra)
-    words = command.words(rest, _defaults(DEFAULT_PRESET, None))
+    words = command.words(rest, _defaults(Ablate.preset, None))
     given = {word.option.path: word for word in words if word.option is not None}
     if "steps" in given:
         raise ConfigError(
@@ -36,7 +36,7 @@ def read_ablate_with_extra(
         )
     if "ablation" in given:
         raise ConfigError(f"ablation is the first word of the command: write {prog} NAME instead of --ablation NAME")
-    preset = given["preset"].values[-1] if "preset" in given else DEFAULT_PRESET
+    preset = given["preset"].values[-1] if "preset" in given else Ablate.preset
     require_preset(preset)
     config = command.parse(words, _defaults(preset, arguments[0] if named else None))
     require_init(preset, config)

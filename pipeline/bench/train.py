@@ -48,7 +48,7 @@ from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.optim.build import build_optimizer
-from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
+from pipeline.presets.table import ABOUT_PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
@@ -380,7 +380,7 @@ def table_of(measured: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and print what was measured."""
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
+    about = f"{__doc__}\n{ABOUT_PRESETS}"
     command = Command(prog="jobs/bench.py train [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
     words = command.words(rest, replace(starting_point(preset, None)[1], phases=OnePhase()))
     location = extras(words).get("tokens")

@@ -17,6 +17,7 @@ from pipeline.presets.bigbird import BIGBIRD_PRESETS
 from pipeline.presets.deberta import DEBERTA_PRESETS
 from pipeline.presets.distilbert import DISTILBERT_PRESETS
 from pipeline.presets.electra import ELECTRA_PRESETS
+from pipeline.presets.encoder import ENCODER_PRESETS
 from pipeline.presets.longformer import LONGFORMER_PRESETS
 from pipeline.presets.modernbert import MODERNBERT_PRESETS
 from pipeline.presets.multilingual import MULTILINGUAL_PRESETS
@@ -39,6 +40,7 @@ WITH_DROPOUT: dict[str, Pretrain] = {
 }
 """Presets of which there are fast ones, without attention dropout."""
 PRESETS: dict[str, Pretrain] = {
+    **ENCODER_PRESETS,
     **WITH_DROPOUT,
     **{f"{name}-fast": _fast(preset) for name, preset in WITH_DROPOUT.items()},
     **MODERNBERT_PRESETS,  # they have no dropout, so they are fast already
@@ -57,7 +59,12 @@ QUICKSTART = replace(
     optimizer=AdamW(learning_rate=3e-3),
 )
 PRESETS["quickstart"] = replace(QUICKSTART, model=replace(QUICKSTART.model, hidden_dropout=0.0))
-DEFAULT_PRESET = "bert-tiny"
+DEFAULT_PRESET = "encoder-xs"
+ABOUT_PRESETS = (
+    "Presets, one of which may be the first word "
+    f"(default: {DEFAULT_PRESET}; encoder-s for a GPU): {', '.join(PRESETS)}"
+)
+"""Sentence of a help about presets."""
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -103,6 +110,13 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
         problem = f"({named}) is not the preset of the command ({preset}): leave one of the two presets out"
         raise file.error("preset", problem)
     return named, settings_of(file, PRESETS[named])
+
+
+def unnamed_note(preset: str | None, config: str | None) -> str | None:
+    """Return a line about the default preset; None if the command line or its config file names one."""
+    if preset is not None or (config is not None and "preset" in read_config(config, Pretrain).values):
+        return None
+    return f"preset {DEFAULT_PRESET}, because the command names none; name encoder-s for a GPU"
 
 
 def as_toml(config: Pretrain, preset: str) -> str:
