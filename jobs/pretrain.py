@@ -1,6 +1,6 @@
 """Pretrain a BERT-family encoder on raw text, from a preset's settings.
 
-    python jobs/pretrain.py encoder-xs --corpus PATH_OR_URL
+    python jobs/pretrain.py encoder-xs --corpus PATH_OR_URL --epochs 10
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus ANOTHER --steps 500 --workers 2
     python jobs/pretrain.py bert-mini --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
@@ -44,7 +44,15 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
     from pipeline.errors import ConfigError
-    from pipeline.presets.table import ABOUT_PRESETS, as_toml, require_init, split_preset, starting_point, unnamed_note
+    from pipeline.presets.table import (
+        ABOUT_PRESETS,
+        as_toml,
+        require_init,
+        split_preset,
+        starting_point,
+        unnamed_note,
+        with_given_length,
+    )
     from pipeline.reporting import print_line
     from pipeline.saved.naming import with_name
 
@@ -55,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     asked = extras(words)
     note = unnamed_note(preset, asked.get("config"))
     preset, default = starting_point(preset, asked.get("config"))
-    unnamed = with_words_rate(command.parse(words, default))
+    unnamed = with_words_rate(command.parse(words, with_given_length(default, words)))
     config = with_name(unnamed, preset)
     require_init(preset, config)
     if "show" in asked:

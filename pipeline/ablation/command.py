@@ -29,11 +29,12 @@ def read_ablate_with_extra(
     command = Command(prog=f"{prog} [NAME]", about=about, settings=Ablate, common=COMMON, extra=extra)
     words = command.words(rest, _defaults(Ablate.preset, None))
     given = {word.option.path: word for word in words if word.option is not None}
-    if "steps" in given:
-        raise ConfigError(
-            "steps cannot be set: all variants get the same tokens or minutes, which determine the steps; "
-            "leave steps out"
-        )
+    for name in ("steps", "epochs"):
+        if name in given:
+            raise ConfigError(
+                f"{name} cannot be set: all variants get the same tokens or minutes, which determine the steps; "
+                f"leave {name} out"
+            )
     if "ablation" in given:
         raise ConfigError(f"ablation is the first word of the command: write {prog} NAME instead of --ablation NAME")
     preset = given["preset"].values[-1] if "preset" in given else Ablate.preset

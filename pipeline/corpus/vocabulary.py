@@ -15,7 +15,7 @@ from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
 from pipeline.on_ray.tasks import RAY, Executor
-from pipeline.reporting import Report
+from pipeline.reporting import Report, no_op
 from pipeline.text import extension
 from pipeline.text.accents import MUCH, LostAccents, lost_accents
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
@@ -57,6 +57,16 @@ def trained_vocabulary(
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
+
+
+def found_vocabulary(
+    settings: VocabularySettings, corpus: Corpus, output: str, language_exponent: float = 1.0
+) -> Vocabulary | None:
+    """Return the vocabulary that `trained_vocabulary` has stored for these arguments; None if there is none."""
+    settings = sized_for(settings, sum(window.characters for window in corpus.train))
+    splitting, _, folder = chosen_case(settings, corpus, output, no_op, language_exponent)
+    is_trained = storage.exists(storage.join(folder, storage.MANIFEST)) and storage.damage(folder) is None
+    return load_vocabulary(folder, splitting.lowercase) if is_trained else None
 
 
 def sized_for(settings: VocabularySettings, characters: int) -> VocabularySettings:
