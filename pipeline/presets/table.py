@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.command_line.arguments import Argument
 from pipeline.command_line.command import unchecked
@@ -26,6 +26,8 @@ from pipeline.presets.longformer import LONGFORMER_PRESETS
 from pipeline.presets.modernbert import MODERNBERT_PRESETS
 from pipeline.presets.multilingual import MULTILINGUAL_PRESETS
 from pipeline.presets.roberta import ROBERTA_PRESETS
+
+P = TypeVar("P", bound=Pretrain)
 
 
 def _fast(preset: Pretrain) -> Pretrain:
@@ -125,7 +127,7 @@ def unnamed_note(preset: str | None, config: str | None) -> str | None:
     return f"preset {DEFAULT_PRESET}, because the command names none; name encoder-s for a GPU"
 
 
-def with_given_length(default: Pretrain, words: Sequence[Argument]) -> Pretrain:
+def with_given_length(default: P, words: Sequence[Argument]) -> P:
     """Return the settings before options are applied, without the length that an option replaces.
 
     They are not checked yet. Raises ConfigError if the options give several of steps, tokens and epochs.
@@ -135,7 +137,7 @@ def with_given_length(default: Pretrain, words: Sequence[Argument]) -> Pretrain:
     if not given.keys() & set(LENGTHS):
         return default
     values = {field.name: getattr(default, field.name) for field in fields(default)}
-    return unchecked(Pretrain, values | {"tokens": None, "epochs": None})
+    return unchecked(type(default), values | {"tokens": None, "epochs": None})
 
 
 def as_toml(config: Pretrain, preset: str) -> str:

@@ -71,7 +71,8 @@ def facts_here(config: Pretrain, report: Report) -> tuple[list[tuple[str, str]],
         facts.append(
             (
                 "passes",
-                f"about {_passes_text(passes)} over the text, if a token has about {CHARACTERS_PER_TOKEN} characters",
+                f"about {_passes_text(passes)} over the text"
+                + f", if a token has about {CHARACTERS_PER_TOKEN} characters" * (config.epochs is None),
             )
         )
     return facts, passes_warning(config, passes), measured is not None and measured.on_gpu

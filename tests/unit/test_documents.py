@@ -87,11 +87,11 @@ def test_commands_of_every_job_and_document_are_found() -> None:
     assert (
         "python",
         "jobs/pretrain.py",
-        "bert-mini",
+        "encoder-xs",
         "--corpus",
         "corpora/mine",
-        "--steps",
-        "20000",
+        "--tokens",
+        "100M",
         "--plan",
     ) in found
     assert ("make", "stop") in found and ("python", "jobs/bench.py", "step") in found

@@ -134,6 +134,22 @@ def test_a_file_may_say_only_a_part_and_options_replace_it(tmp_path: Path) -> No
     assert flatten(read(tmp_path, text, "schedule:linear-decay"))["schedule"] == "LinearDecay"
 
 
+def test_a_file_has_one_length_which_an_option_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A printed file of a run of epochs has no steps, so that it can be read again."""
+    assert pretrain.main(["--epochs", "10", "--show"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nepochs = 10.0\n" in shown and "\nsteps = " not in shown and "\nwarmup_steps = 200\n" in shown
+    file = written(tmp_path, shown)
+    assert pretrain.main(["--config", file, "--show"]) == 0 and capsys.readouterr().out == shown
+    for words, line in ((("--tokens", "1M"), 'tokens = "1M"'), (("--steps", "300"), "steps = 300")):
+        assert pretrain.main(["--config", file, *words, "--show"]) == 0
+        found = capsys.readouterr().out.splitlines()
+        assert [each for each in found if each.startswith(("steps = ", "tokens = ", "epochs = "))] == [line]
+    assert refusal(read, tmp_path, "seed = 1\nepochs = 2\nsteps = 3\n") == (
+        f"config ({tmp_path}/run.toml), line 2: epochs cannot be set together with steps: each says how long the run is"
+    )
+
+
 def test_on_and_off_may_be_true_and_false_in_a_file(tmp_path: Path) -> None:
     for value, graphs in (("true", "on"), ("false", "off"), ('"auto"', "auto")):
         text = f'[placement]\ngraphs = {value}\n[batch]\nrows_per_slot = "auto"\n'
