@@ -32,6 +32,8 @@ USED: dict[str, tuple[str, ...]] = {
 }
 """Setting of `Score` -> settings of MEASURED on which it has an effect."""
 Format = Literal["auto", "table", "squad", "words", "text"]
+Selection = Literal["all", "odd", "even", "fifth"]
+"""Pairs of BLiMP, by the last digits of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ class Score:
     """Instead of labelled examples: the folder of BLiMP's files, with 67,000 pairs of a good and a bad sentence. If the
     folder does not exist, the files are downloaded into it (20 MB).
     """
-    pairs: Literal["all", "odd", "even", "fifth"] = "all"
+    pairs: Selection = "all"
     """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
     settings by their score on odd pairs, and report the score on even pairs.
     """

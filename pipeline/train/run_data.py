@@ -45,7 +45,7 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
         corpus = load_corpus(config.corpus[0])
         require_fitting_pairs(config.sampling, corpus.formats, corpus.folder)
         return corpus
-    listing = list_sources(config.corpus, config.prepare, _corpus_folder(config), report)
+    listing = list_sources(config.corpus, config.prepare, corpus_folder(config), report)
     require_fitting_pairs(config.sampling, listing.formats, f"corpus {listed(config.corpus or (BUILTIN,))}")
     finished_corpus(listing)
     return listing
@@ -186,7 +186,7 @@ def _is_prepared_corpus(config: Pretrain) -> bool:
     return True
 
 
-def _corpus_folder(config: Pretrain) -> str:
+def corpus_folder(config: Pretrain) -> str:
     """Return the folder for the corpus that is prepared from the configured sources and settings."""
     sources = config.corpus or (BUILTIN,)
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
