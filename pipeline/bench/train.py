@@ -1,8 +1,8 @@
 """Train on a file of tokens with torch and NumPy alone: the step and loop of the job `pretrain`, on the same rows.
 
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
-    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --tokens tokens.npz
+    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
+    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
 
 Options are those of the job `pretrain`, and there is one phase. Checkpoints are written to
 OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
-from pipeline.command_line.arguments import Extra, extras
+from pipeline.bench.token_steps import TOKEN_FILE, token_file_of, with_steps_on
 from pipeline.command_line.command import Command
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
@@ -36,7 +36,7 @@ from pipeline.config.phases import OnePhase
 from pipeline.config.training import USUAL_ROWS
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import DataError
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.evaluation.heldout_words import word_metrics
@@ -48,7 +48,14 @@ from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.optim.build import build_optimizer
-from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
+from pipeline.presets.table import (
+    ABOUT_PRESETS,
+    require_init,
+    split_preset,
+    starting_point,
+    unnamed_note,
+    with_given_length,
+)
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
@@ -79,9 +86,6 @@ if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what 
     from pipeline.train.initial import Initial
 
 Rows = TypeVar("Rows", MaskedRows, "pa.Table")
-EXTRA = (
-    Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
-)
 MAKERS = 2
 """Processes that make rows."""
 AHEAD = 4
@@ -189,11 +193,11 @@ def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> No
         )
         if value != default
     ]
-    require(not given, f"{given and given[0]} cannot be set together with tokens ({location}): leave it out")
-    require(config.sampling.masks, "tokens has no texts, which objective contrastive and distilled-vectors need")
+    require(not given, f"{given and given[0]} cannot be set together with token-file ({location}): leave it out")
+    require(config.sampling.masks, "token-file has no texts, which objective contrastive and distilled-vectors need")
     require(
         isinstance(config.phases, OnePhase),
-        f"phases ({type(config.phases).__name__}) must be one-phase to train on tokens: add phases:one-phase",
+        f"phases ({type(config.phases).__name__}) must be one-phase to train on a file of tokens: add phases:one-phase",
     )
     if config.word_embeddings == "cooccurrence":
         width = None if tokens.words is None else tokens.words.shape[1]
@@ -232,6 +236,7 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
     config = with_absolute_locations(config)
     config = replace(config, model=config.model.for_padding(tokens.vocabulary.pad_id))
     _require_trainable(config, tokens, location)
+    config = with_steps_on(config, tokens, location)
     storage.require_writable("output", config.output)
     with (
         _joined(config) as rank,
@@ -380,18 +385,17 @@ def table_of(measured: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and print what was measured."""
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
-    command = Command(prog="jobs/bench.py train [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
+    prog, about = "jobs/bench.py train [PRESET]", f"{__doc__}\n{ABOUT_PRESETS}"
+    command = Command(prog=prog, about=about, settings=Pretrain, common=COMMON, extra=(TOKEN_FILE,))
     words = command.words(rest, replace(starting_point(preset, None)[1], phases=OnePhase()))
-    location = extras(words).get("tokens")
-    if location is None:
-        raise ConfigError(f"--tokens is missing: {EXTRA[0].text}")
+    location, note = token_file_of(words), unnamed_note(preset, None)
     interrupt_on_sigterm()
     preset, default = starting_point(preset, None)
     default = replace(default, phases=OnePhase())
-    config = with_name(with_words_rate(command.parse(words, default)), preset)
+    config = with_name(with_words_rate(command.parse(words, with_given_length(default, words))), preset)
     require_init(preset, config)
-    measured = train_on_tokens(config, location, print_line)
-    if os.environ.get("RANK", "0") == "0":
-        print_line(table_of(measured))
+    say = print_line if os.environ.get("RANK", "0") == "0" else no_op
+    if note is not None:
+        say(note)
+    say(table_of(train_on_tokens(config, location, print_line)))
     return 0

@@ -32,7 +32,7 @@ def slot_operators(config: Pretrain) -> int:
     """
     model = config.model
     with torch.device("meta"):
-        module = build_objective(config.objective, config.sampling, model, config.vocabulary.size)
+        module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
     applied = sum(len(encoder.applied_layers) for encoder in encoders_in(module))
     applied += getattr(config.objective, "decoder", "plain") == "enhanced"  # it applies the last layer again
     each = ATTENTION_OPERATORS.get(

@@ -144,7 +144,7 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
-    # imported here, because a machine for `bench.py train --tokens` may not have requests
+    # imported here, because a machine for `bench.py train` may not have requests
     import requests
 
     storage.require_writable(setting, str(Path(folder).parent))
