@@ -170,7 +170,9 @@ def _blank_lines(summary: dict[str, Any]) -> list[str]:
     if not blanks["candidates"]:
         return [f"fill in the blank (held-out sentences): {NO_BLANKS}"]
     count = f"of {blanks['candidates']} sentences the model's first guess is right in {blanks['right']}"
-    lines = [f"fill in the blank (held-out sentences; {count})"]
+    plain = blanks.get("plain")  # None: a summary of an older version, which did not ask
+    enough = " of plain prose" if plain == blanks["candidates"] else f", only {plain} of them plain prose"
+    lines = [f"fill in the blank (held-out sentences{enough if plain is not None else ''}; {count})"]
     for title, selection in (("most confident correct guesses:", "surest"), ("at random:", "random")):
         if blanks[selection]:
             lines.append(f"  {title}")

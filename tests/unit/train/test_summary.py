@@ -43,14 +43,15 @@ SUMMARY = {
     "blanks": {
         "random": [
             {
-                "text": "The ____ returns a list .",
+                "text": "The ____ returns a list.",
                 "answer": "function",
                 "guesses": [["method", 0.412], ["function", 0.3]],
             }
         ],
-        "surest": [{"text": "One of ____ best .", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
+        "surest": [{"text": "One of ____ best.", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
         "candidates": 64,
         "right": 9,
+        "plain": 64,
     },
     "checkpoint": "/out/runs/mine/checkpoints/step-00001000",
     "export": "/out/runs/mine/export",
@@ -59,7 +60,7 @@ SUMMARY = {
     "mlflow_run_id": "0a1b",
     "mlflow_experiment_id": "1",
 }
-NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0}
+NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0, "plain": 0}
 WITHOUT_HELDOUT = SUMMARY | {
     "heldout_before": {},
     "heldout_after": {},
@@ -79,12 +80,12 @@ run mine
   waiting for data       0.2% of the time
   memory                 1.50 GB at most
 
-fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+fill in the blank (held-out sentences of plain prose; of 64 sentences the model's first guess is right in 9)
   most confident correct guesses:
-    One of ____ best .
+    One of ____ best.
         was: the   model: the 91%, its 2%
   at random:
-    The ____ returns a list .
+    The ____ returns a list.
         was: function   model: method 41%, function 30%
 
   checkpoint             /out/runs/mine/checkpoints/step-00001000
@@ -120,12 +121,12 @@ MARKDOWN = """\
 | MLflow | run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning |
 
 ```
-fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+fill in the blank (held-out sentences of plain prose; of 64 sentences the model's first guess is right in 9)
   most confident correct guesses:
-    One of ____ best .
+    One of ____ best.
         was: the   model: the 91%, its 2%
   at random:
-    The ____ returns a list .
+    The ____ returns a list.
         was: function   model: method 41%, function 30%
 ```
 """
@@ -217,6 +218,14 @@ def test_unmeasured_pair_tasks_and_missing_blanks_are_reported() -> None:
         "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word"
         in text
     )
+
+
+def test_the_sentences_with_blanks_are_described_as_they_were_chosen() -> None:
+    blanks = SUMMARY["blanks"]
+    few = summary_text(SUMMARY | {"blanks": blanks | {"candidates": 10, "plain": 3}})
+    assert "fill in the blank (held-out sentences, only 3 of them plain prose; of 10 sentences the model's first" in few
+    older = {name: value for name, value in blanks.items() if name != "plain"}
+    assert "fill in the blank (held-out sentences; of 64 sentences" in summary_text(SUMMARY | {"blanks": older})
 
 
 def test_utilisation_is_unknown_of_gpus_only() -> None:
