@@ -103,7 +103,8 @@ def _blimp(config: Ablate, summary: dict[str, Any], scoring: Scoring, report: Re
         report(f"BLiMP of {summary['name']}")
         return scoring(wanted, lambda line: None)
 
-    key = {"pairs": config.blimp_pairs, "checkpoint": summary["checkpoint"]}
+    # The folder too: it may hold other minimal pairs than BLiMP's.
+    key = {"pairs": config.blimp_pairs, "checkpoint": summary["checkpoint"], "folder": config.blimp}
     accuracies = _stored(config, summary, f"blimp-{config.blimp_pairs}", key, compute)
     return {name: accuracies[scorer] for scorer, name in BLIMP.items() if scorer in accuracies}
 
