@@ -21,7 +21,7 @@ from pipeline.command_line.command import Command
 from pipeline.command_line.main import JOBS
 from pipeline.config.data import FullSentences
 from pipeline.train.summary import next_commands
-from tests.documents import ROOT, Written, commands, split
+from tests.documents import FENCED, ROOT, Written, commands, split
 
 COMMANDS = list(dict.fromkeys(commands()))
 OF_JOBS = [written for written in COMMANDS if written.job in JOBS]
@@ -104,7 +104,9 @@ def test_commands_of_every_job_and_document_are_found() -> None:
     assert {written.job for written in OF_JOBS} == set(JOBS)
     pages = {written.page for written in OF_JOBS}
     assert pages >= {"README.md", "cluster/README.md", *(f"jobs/{job}.py" for job in JOBS)}
-    assert pages >= {f"jobs/{page}.md" for page in ("README", "CORPORA", "PRETRAINING", "FINETUNING", "RESULTS")}
+    assert pages >= {
+        f"jobs/{page}.md" for page in ("README", "CORPORA", "PRETRAINING", "FINETUNING", "results/step-speed")
+    }
     found = {written.words for written in COMMANDS if written.page == "README.md"}
     assert (
         "python",
@@ -117,6 +119,45 @@ def test_commands_of_every_job_and_document_are_found() -> None:
         "--plan",
     ) in found
     assert ("make", "stop") in found and ("python", "jobs/bench.py", "step") in found
+
+
+def documents() -> list[Path]:
+    """Every page of the project."""
+    folders = (".github", "cluster", "jobs", "pipeline")
+    return [
+        *ROOT.glob("*.md"),
+        ROOT / "tests/README.md",
+        *(page for name in folders for page in (ROOT / name).rglob("*.md")),
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """Names by which GitHub finds the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_of_documents_lead_to_files_and_headings() -> None:
+    wrong, links = [], 0
+    for page in documents():
+        for link in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", page.read_text())):
+            name, _, heading = link.partition("#")
+            to = (page.parent / name) if name else page
+            links += 1
+            if "://" not in link and not (to.exists() and (not heading or heading in anchors(to))):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert links > 100 and wrong == []
+
+
+def test_results_are_a_table_of_questions_with_a_page_each() -> None:
+    lines = (ROOT / "jobs/RESULTS.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| [")]
+    linked = {name for row in rows for name in re.findall(r"results/([\w-]+\.md)", row)} | {"did-not-help.md"}
+    pages = {path.name: path.read_text() for path in (ROOT / "jobs/results").glob("*.md")}
+    assert len(lines) <= 40 and {len(row.split(" | ")) for row in rows} == {5} and linked == pages.keys()
+    assert [name for name, text in pages.items() if not re.match(r"# .*\?\n\n\w", text)] == []
+    undated = [name for name, text in pages.items() if not re.search(r"20\d\d-\d\d-\d\d", text)]
+    assert undated == [] and not [name for name, text in pages.items() if "anecdote" in text.lower()]
 
 
 def explained(job: str, *words: str) -> set[str]:
