@@ -146,8 +146,11 @@ def without_dropped_graphs(config: Pretrain, recorded: Mapping[str, Any]) -> Pre
 
     Then its steps could not be recorded at its start, after the driver had chosen graphs.
     """
-    if GRAPHS in recorded:
-        return config
+    return config if GRAPHS in recorded else without_graphs(config)
+
+
+def without_graphs(config: Pretrain) -> Pretrain:
+    """Return the settings with placement.graphs off."""
     return replace(config, placement=replace(config.placement, graphs="off"))
 
 
