@@ -83,10 +83,11 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     set_ray_defaults()
-    from pipeline.train.summary import summary_text
+    from pipeline.train.summary import next_commands, summary_text
     from pipeline.workflows.pretrain import pretrain
 
-    print(f"\n{summary_text(pretrain(config, print_line))}")
+    summary = pretrain(config, print_line)
+    print(f"\n{summary_text(summary)}\n\n{next_commands(summary)}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
-"""Read an ablation's command line: the ablation's name or the settings to vary, and the settings of the base run."""
+"""Read the command lines of an ablation and of a speedrun: their own settings, and those of the pretraining."""
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from pipeline.command_line.arguments import Extra, extras
 from pipeline.command_line.command import Command, unchecked
+from pipeline.config import speedrun
 from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.jobs import Pretrain
+from pipeline.config.speedrun import Speedrun
 from pipeline.errors import ConfigError
-from pipeline.presets.table import PRESETS, require_init, require_preset
+from pipeline.presets.table import PRESETS, require_init, require_preset, split_preset
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
@@ -49,6 +52,25 @@ def _defaults(preset: str, ablation: str | None) -> Ablate:
 
     These settings are not checked, because the options may still change them.
     """
-    own = {field.name: field.default for field in dataclasses.fields(Ablate)}
+    return _of_preset(Ablate, preset, ablation=ablation)
+
+
+def read_speedrun(arguments: Sequence[str], about: str) -> Speedrun:
+    """Return the settings of a command line of jobs/speedrun.py, whose first word may be a preset.
+
+    Raises ConfigError for invalid settings, and SystemExit after printing help.
+    """
+    preset, rest = split_preset(arguments)
+    defaults = _of_preset(Speedrun, preset or Speedrun.preset)
+    command = Command(prog="jobs/speedrun.py [PRESET]", about=about, settings=Speedrun, common=speedrun.COMMON)
+    words = command.words(rest, defaults)
+    if any(word.option is not None and word.option.path == "preset" for word in words):
+        raise ConfigError("preset is the first word of the command: write jobs/speedrun.py PRESET instead of --preset")
+    return command.parse(words, defaults)
+
+
+def _of_preset(kind: type[Pretrain], preset: str, **values: str | None) -> Any:
+    """Return settings of a `kind` of pretraining with those of a preset, and with the given values."""
+    own = {field.name: field.default for field in dataclasses.fields(kind)}
     base = {field.name: getattr(PRESETS[preset], field.name) for field in dataclasses.fields(Pretrain)}
-    return unchecked(Ablate, own | base | {"preset": preset, "ablation": ablation})
+    return unchecked(kind, own | base | {"preset": preset} | values)

@@ -35,7 +35,6 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.checks import require
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import TokenFile, rows_of_window
 from pipeline.errors import ConfigError
@@ -202,16 +201,15 @@ def main(arguments: Sequence[str]) -> int:
     interrupt_on_sigterm()
     location, config = absolute(extra["file"]), with_absolute_locations(config)
     tokens, variants = token_file.read(location), variants_of(config)
-    for variant in variants:
-        phases = variant.config.phases
-        require(
-            isinstance(phases, OnePhase),
-            f"phases ({flag_of(type(phases))}) of variant {variant.label!r} must be one-phase on a file of tokens: use "
-            "jobs/ablate.py, or add phases:one-phase",
-        )
     pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
     if "turns" in extra:
         require(config.placement.graphs != "on", "turns are of code without CUDA graphs: leave placement.graphs out")
+        for variant in variants:
+            require(
+                len(variant.config.all_phases) == 1,
+                f"turns are of one phase, but phases of variant {variant.label!r} is "
+                f"{flag_of(type(variant.config.phases))}: add phases:one-phase",
+            )
         _report_turns(config, variants, tokens, _whole_number(extra["turns"]))
         return 0
     storage.require_writable("output", config.output)

@@ -4,7 +4,8 @@
     python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
     torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
 
-Options are those of the job `pretrain`, and there is one phase. Checkpoints are written to
+Options are those of the job `pretrain`. There is one phase, unless phases:KIND is given: then a preset's phases, if it
+has that kind, and the file gives rows of any length. Checkpoints are written to
 OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
 """
 
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from pipeline.batch import Batch
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
 from pipeline.bench.token_steps import TOKEN_FILE, token_file_of, with_steps_on
 from pipeline.command_line.command import Command
@@ -32,9 +34,9 @@ from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
-from pipeline.config.phases import OnePhase
-from pipeline.config.training import USUAL_ROWS
+from pipeline.config.phases import OnePhase, Phase, split
 from pipeline.corpus import token_file
+from pipeline.corpus.order import cursor_for_phase, row_after
 from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
 from pipeline.errors import DataError
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
@@ -75,7 +77,7 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.loop import accuracies_on_pairs, train
+from pipeline.train.loop import accuracies_on_pairs, train_phases
 from pipeline.train.outcome import outcome
 from pipeline.train.summary import figures, progress_reporter
 from pipeline.train.work import Work
@@ -120,14 +122,14 @@ def slots(tables: Iterator[Rows], rows_per_slot: int, join: Callable[[list[Rows]
 def _joined(config: Pretrain) -> Generator[Rank]:
     """Join the process group that torchrun's variables name; without them, train alone."""
     rank, world, local = (int(os.environ.get(name, default)) for name, default in RANK_VARIABLES)
-    batch = config.batch.with_slots(USUAL_ROWS, world)
-    fewest = batch.fewest_slots
-    require(
-        world <= fewest,
-        f"torchrun started {world} processes, but a step has {fewest} slots (batch.rows_per_step "
-        f"{batch.rows_per_step} / batch.rows_per_slot {batch.slot_rows}): start fewer processes, or "
-        "use smaller slots",
-    )
+    for phase in split(config.phases, config.steps, config.sampling, config.batch, world):
+        batch, names = phase.batch, phase.names
+        require(
+            world <= batch.fewest_slots,
+            f"torchrun started {world} processes, but a step has {batch.fewest_slots} slots ({names.rows_per_step} "
+            f"{batch.rows_per_step} / {names.rows_per_slot} {batch.slot_rows}): start fewer processes, or use smaller "
+            "slots",
+        )
     device = required_device(config.placement)
     if device.type == "cuda":
         count = torch.cuda.device_count()
@@ -147,19 +149,23 @@ RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 """Environment variables of torchrun, and their values without torchrun."""
 
 
+RowsFrom = Callable[[int, Sampling], Iterator[MaskedRows]]
+"""First window, sampling -> endless iterator of rows in the global order, a window at a time."""
+
+
 @contextmanager
-def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generator[Iterator[MaskedRows]]:
-    """Yield an endless iterator of rows in the global order, a window at a time, made ahead by other processes.
+def _rows(location: str, seed: int, windows: int) -> Generator[RowsFrom]:
+    """Yield a function that returns rows, which other processes make ahead.
 
-    The iterator raises DataError if none of the `windows` of an epoch yields a row.
+    Its iterators raise DataError if none of the `windows` of an epoch yields a row.
     """
-    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, sampling, seed)) as makers:
+    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, seed)) as makers:
 
-        def tables() -> Iterator[MaskedRows]:
+        def tables(first: int, sampling: Sampling) -> Iterator[MaskedRows]:
             pending: deque[Future[MaskedRows]] = deque()
             empty = 0
-            for number in count():
-                pending.append(makers.submit(RowMaker.make, number))
+            for number in count(first):
+                pending.append(makers.submit(RowMaker.make, number, sampling))
                 if len(pending) <= AHEAD:
                     continue
                 table = pending.popleft().result()
@@ -170,7 +176,7 @@ def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generat
                     yield table
 
         try:
-            yield tables()
+            yield tables
         except BrokenProcessPool as error:
             raise DataError(
                 f"a process that makes rows from {location} ended, perhaps because memory ran out: start again"
@@ -195,10 +201,6 @@ def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> No
     ]
     require(not given, f"{given and given[0]} cannot be set together with token-file ({location}): leave it out")
     require(config.sampling.masks, "token-file has no texts, which objective contrastive and distilled-vectors need")
-    require(
-        isinstance(config.phases, OnePhase),
-        f"phases ({type(config.phases).__name__}) must be one-phase to train on a file of tokens: add phases:one-phase",
-    )
     if config.word_embeddings == "cooccurrence":
         width = None if tokens.words is None else tokens.words.shape[1]
         require(
@@ -267,7 +269,7 @@ def _trained(
     drop_graphs: Callable[[], None] | None,
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
-    phase, size = config.all_phases[0], tokens.vocabulary.size
+    size = tokens.vocabulary.size
     precision = chosen_precision(config.placement, rank.device)
     if note := slower_precision(config.placement, rank.device):
         say(note)
@@ -279,13 +281,23 @@ def _trained(
         start_from_teacher(module, say)
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
+    windows = len(tokens.train)
     work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
-    with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
-        own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
-        compiling = compiles(config, size, rank.device, phase, say)
+    with _rows(location, config.seed, windows) as rows:
+
+        @contextmanager
+        def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[MaskedRows]]]:
+            cursor = cursor_for_phase(state.cursor, phase, state.step)
+            tables = rows(row_after(cursor, windows)[0] if cursor else 0, phase.sampling)
+            own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
+            yield replace(work, config=config, heldout=_heldout(phase, config, tokens, rank)), own_slots
+
+        compiling = compiles(config, size, rank.device, 0, say)
         with compiled(module, rank.world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
-            state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
+            state = train_phases(config, opened, module, build_optimizer(config.optimizer, module), state)
+    phase = config.all_phases[-1]
+    work = replace(work, heldout=_heldout(phase, config, tokens, rank))
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     scores = _evaluated(config, tokens, work, module) | _scored_pairs(config, tokens, work, module, pairs)
     return outcome(work, state, phase) | scores | about
@@ -308,8 +320,7 @@ def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
 
 
 def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: Report) -> Work:
-    """Return the inputs of the training loop."""
-    phase = config.all_phases[0]
+    """Return the inputs of the training loop, without held-out rows, which depend on the phase."""
     show = progress_reporter(config.steps, 0, say)
 
     def log(step: int, metrics: dict[str, float]) -> None:
@@ -326,20 +337,25 @@ def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: 
         world=rank.world,
         device=rank.device,
         autocast=autocast_of(precision, rank.device),
-        heldout=heldout_batches(
-            tokens,
-            phase.sampling,
-            rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.slot_rows,
-            rank=rank.rank,
-            world=rank.world,
-        ),
+        heldout=(),
         blimp=_prepared(config, tokens, read_pairs(config.evaluation.blimp, say)),
         peak_flops=device_peak(rank.device, precision),
         log=log if rank.rank == 0 else no_op,
         flush=no_op,
         say=say,
         worker_name=f"rank {rank.rank}",
+    )
+
+
+def _heldout(phase: Phase, config: Pretrain, tokens: TokenFile, rank: Rank) -> list[Batch]:
+    """Return this rank's held-out batches of a phase."""
+    return heldout_batches(
+        tokens,
+        phase.sampling,
+        rows=config.evaluation.rows,
+        rows_per_batch=phase.batch.slot_rows,
+        rank=rank.rank,
+        world=rank.world,
     )
 
 
@@ -387,12 +403,15 @@ def main(arguments: Sequence[str]) -> int:
     preset, rest = split_preset(arguments)
     prog, about = "jobs/bench.py train [PRESET]", f"{__doc__}\n{ABOUT_PRESETS}"
     command = Command(prog=prog, about=about, settings=Pretrain, common=COMMON, extra=(TOKEN_FILE,))
-    words = command.words(rest, replace(starting_point(preset, None)[1], phases=OnePhase()))
-    location, note = token_file_of(words), unnamed_note(preset, None)
-    interrupt_on_sigterm()
+    note = unnamed_note(preset, None)
     preset, default = starting_point(preset, None)
-    default = replace(default, phases=OnePhase())
-    config = with_name(with_words_rate(command.parse(words, with_given_length(default, words))), preset)
+    single = replace(default, phases=OnePhase())
+    words = command.words(rest, single)
+    location = token_file_of(words)
+    interrupt_on_sigterm()
+    chosen = any(word.kind is not None and word.kind[0] == "phases" for word in words)
+    default = with_given_length(default if chosen else single, words)
+    config = with_name(with_words_rate(command.parse(words, default)), preset)
     require_init(preset, config)
     say = print_line if os.environ.get("RANK", "0") == "0" else no_op
     if note is not None:

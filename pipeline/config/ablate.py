@@ -1,7 +1,6 @@
 """Settings of an ablation: variants of one pretraining, each trained with several seeds and compared with the first."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.config.ablations import ABLATIONS
@@ -9,6 +8,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.jobs import Pretrain
 from pipeline.config.length import number_of_tokens
 from pipeline.config.locations import Location
+from pipeline.config.predict import Selection
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 
@@ -54,7 +54,7 @@ class Ablate(Pretrain):
     """Folder of BLiMP's files; every run is scored on BLiMP. If the folder does not exist, the files are downloaded
     into it (20 MB).
     """
-    blimp_pairs: Literal["all", "odd", "even", "fifth"] = "even"
+    blimp_pairs: Selection = "even"
     """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
     settings by their score on odd pairs, and report the score on even pairs.
     """

@@ -9,7 +9,6 @@ from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Masked, Replaced
-from pipeline.config.phases import OnePhase
 from pipeline.config.training import ConstantRate, WarmupStableDecay
 
 IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "objective", "optimizer", "schedule")
@@ -68,7 +67,7 @@ def grows(config: Pretrain) -> bool:
 
     With several phases it may not, because each has a share of the steps.
     """
-    return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
+    return type(config.schedule) in GROWS and len(config.all_phases) == 1
 
 
 def is_unrecorded(key: str, value: Any) -> bool:

@@ -49,7 +49,7 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
         corpus = load_corpus(config.corpus[0])
         require_fitting_pairs(config.sampling, corpus.formats, corpus.folder)
         return corpus
-    listing = list_sources(config.corpus, config.prepare, _corpus_folder(config), report)
+    listing = list_sources(config.corpus, config.prepare, corpus_folder(config), report)
     require_fitting_pairs(config.sampling, listing.formats, f"corpus {listed(config.corpus or (BUILTIN,))}")
     finished_corpus(listing)
     return listing
@@ -135,14 +135,14 @@ def _require_parents(config: Pretrain, corpus: Corpus, report: Report) -> None:
 
 def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
     """Raise DataError if the corpus has no rows, and ConfigError if it has too few rows for one slot of a phase."""
-    for prefix, phase in zip(("batch", "phases"), config.all_phases):
+    for phase in config.slotted_phases:
         rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.slot_rows)
         if rows == 0:
             needed = needed_documents(config.sampling)
             raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs {needed}")
         if rows is not None and rows < phase.batch.slot_rows:
             raise ConfigError(
-                f"{prefix}.rows_per_slot ({phase.batch.slot_rows}) is more than the rows of the whole corpus "
+                f"{phase.names.rows_per_slot} ({phase.batch.slot_rows}) is more than the rows of the whole corpus "
                 f"({rows}): use smaller slots or more text"
             )
 
@@ -245,7 +245,7 @@ def _is_prepared_corpus(config: Pretrain) -> bool:
     return True
 
 
-def _corpus_folder(config: Pretrain) -> str:
+def corpus_folder(config: Pretrain) -> str:
     """Return the folder for the corpus that is prepared from the configured sources and settings."""
     sources = config.corpus or (BUILTIN,)
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}

@@ -10,12 +10,12 @@ from pipeline.objectives.masked import PAIR_TERMS
 from pipeline.objectives.table import build_objective
 
 BUSY_TOKENS = 32_768
-"""Tokens of a slot with which an H200 trains bert-base at 87% of its highest speed (jobs/RESULTS.md)."""
+"""Tokens of a slot with which an H200 trains bert-base at 87% of its highest speed (jobs/results/gpu-speed.md)."""
 LAUNCH_BOUND_TOKENS = 8_192
-"""Tokens of a slot up to which an H100 trains bert-base faster with CUDA graphs (jobs/RESULTS.md)."""
+"""Tokens of a slot up to which an H100 trains bert-base faster with CUDA graphs (jobs/results/gpu-speed.md)."""
 LAUNCH_SECONDS = 24e-6
 """Seconds in which a GPU's host launches the kernels of an operator. Measured: an H200 waits for the 995 operators of a
-step of bert-base with one slot of 32 rows, which takes 23.7 ms in eager code (jobs/RESULTS.md).
+step of bert-base with one slot of 32 rows, which takes 23.7 ms in eager code (jobs/results/gpu-speed.md).
 """
 LAYER_OPERATORS, SHARED_LAYER_OPERATORS = 70, 54
 """Operators that launch kernels for a layer, forward and backward: one with weights of its own, or with shared ones."""
@@ -54,14 +54,14 @@ def slot_advice(config: Pretrain) -> str | None:
     """
     graphs = config.placement.graphs == "off" and recording_problem(config) is None
     otherwise = ", or with --placement.graphs" * graphs
-    for prefix, phase in zip(("batch", "phases"), config.all_phases):
-        if getattr(getattr(config, prefix), "rows_per_slot", None) == "auto":
+    for phase in config.slotted_phases:
+        if phase.automatic:
             continue
-        rows, advised = phase.batch.slot_rows, advised_rows(phase, config.worker_range.most)
+        names, rows, advised = phase.names, phase.batch.slot_rows, advised_rows(phase, config.worker_range.most)
         if advised >= 2 * rows:
             return (
-                f"note: {prefix}.rows_per_slot ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "
-                f"time; it is faster with {BUSY_TOKENS:,}, if its memory is enough: --{prefix}.rows-per-slot {advised}"
+                f"note: {names.rows_per_slot} ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "
+                f"time; it is faster with {BUSY_TOKENS:,}, if its memory is enough: {names.slots_option(advised)}"
                 f"{otherwise if rows * phase.sampling.row_length <= LAUNCH_BOUND_TOKENS else ''}"
             )
     return None

@@ -41,8 +41,10 @@ def test_a_list_of_numbers_is_checked_and_described() -> None:
     command = Command(prog="finetune", about="", settings=Finetune)
     words = ["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8", "--similarity.dimensions", "16"]
     assert command.parse(command.words(words)).similarity.dimensions == (8, 16)
-    with pytest.raises(ConfigError, match=r"^similarity.dimensions \('8,16'\) must be a list of whole numbers$"):
-        command.words(["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,16"])
+    words = ["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,16", "--similarity.dimensions", "32"]
+    assert command.parse(command.words(words)).similarity.dimensions == (8, 16, 32)
+    with pytest.raises(ConfigError, match=r"^similarity.dimensions \('x'\) must be a list of whole numbers$"):
+        command.words(["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,x"])
     option = next(option for option in options_of(Finetune) if option.path == "similarity.dimensions")
     assert option.metavar == "INT"
 

@@ -53,9 +53,10 @@ TOGETHER = {
     "contrastive": "sampling.pairs:two-crops",
     "distilled-vectors": "sampling.pairs:sentences",
     "sentences": "objective:distilled-vectors",
+    "several-phases": "--phases.masking-shares=0.1",
     **dict.fromkeys(("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"), "objective:contrastive"),
 }
-"""Kinds that need another kind."""
+"""Kinds that need another kind, or an option."""
 
 
 def test_every_kind_comes_back_as_it_went(tmp_path: Path) -> None:
