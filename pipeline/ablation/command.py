@@ -11,7 +11,7 @@ from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.speedrun import Speedrun
 from pipeline.errors import ConfigError
-from pipeline.presets.table import PRESETS, require_init, require_preset, split_preset
+from pipeline.presets.table import PRESETS, require_init, require_preset, split_preset, with_given_length
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
@@ -66,7 +66,7 @@ def read_speedrun(arguments: Sequence[str], about: str) -> Speedrun:
     words = command.words(rest, defaults)
     if any(word.option is not None and word.option.path == "preset" for word in words):
         raise ConfigError("preset is the first word of the command: write jobs/speedrun.py PRESET instead of --preset")
-    return command.parse(words, defaults)
+    return command.parse(words, with_given_length(defaults, words))
 
 
 def _of_preset(kind: type[Pretrain], preset: str, **values: str | None) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.config.data import Sampling
+from pipeline.config.data import Sampling, TokenMasking
 from pipeline.config.jobs import Pretrain
 from pipeline.config.length import number_of_tokens
 from pipeline.corpus.order import offset
@@ -60,7 +60,9 @@ def with_counted_steps(config: Pretrain, lengths: Callable[[Sampling], RowLength
     """
     if not config.steps_from:
         return config
-    rows = {sampling: lengths(sampling) for sampling in dict.fromkeys(phase.sampling for phase in config.all_phases)}
+    samplings = dict.fromkeys(phase.sampling for phase in config.all_phases)
+    of_text = functools.cache(lengths)  # lengths of rows do not depend on masks
+    rows = {sampling: of_text(replace(sampling, masking=TokenMasking())) for sampling in samplings}
     if config.tokens is None:
         return with_steps(config, _steps_for_epochs(config, rows, windows))
     tokens, batch = number_of_tokens(config.tokens), config.batch

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
-from pipeline.config.phases import TwoPhases
+from pipeline.config.phases import FallingMasks, TwoPhases
 from pipeline.config.training import Batch, LinearDecay, WarmupStableDecay
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.errors import ConfigError
@@ -47,6 +47,17 @@ def test_each_phase_reads_whole_windows() -> None:
     config = Pretrain(batch=BATCH, epochs=1, phases=phases, sampling=Sampling(maximum_length=32))
     # 10 + 10 steps: 80 rows are windows 0 and 1, and 40 rows window 2; one step more would read window 3
     assert counted(config, (40, 40, 40)) == 20
+
+
+def test_phases_that_differ_in_masks_alone_are_read_once() -> None:
+    asked = list[Sampling]()
+
+    def lengths(sampling: Sampling) -> RowLengths:
+        asked.append(sampling)
+        return RowLengths(lambda number: np.full(48, 50), "text", 2)
+
+    config = Pretrain(batch=BATCH, epochs=3, phases=FallingMasks())  # 12 steps in each epoch
+    assert with_counted_steps(config, lengths, 2).steps == 36 and len(asked) == 1
 
 
 def test_too_few_tokens_or_epochs_are_one_line() -> None:
