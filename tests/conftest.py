@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import FamilyName, Model  # noqa: E402
 from pipeline.config.model_parts import BucketedAttention  # noqa: E402
+from pipeline.config.phases import Phase  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
 from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
 from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
@@ -50,7 +52,7 @@ from pipeline.tracking.runs import open_client, open_run  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.hardware import autocast_of  # noqa: E402
-from pipeline.train.loop import train  # noqa: E402
+from pipeline.train.loop import Opened, train, train_phases  # noqa: E402
 from pipeline.train.run_identity import identity, save_run_vocabulary  # noqa: E402
 from pipeline.train.work import Work  # noqa: E402
 from tests.data import NEEDS_DATA  # noqa: E402
@@ -301,14 +303,37 @@ class Training:
         """Train from the folder's newest checkpoint, or from the start, to the end of the phase and give the last
         state and the module.
         """
+        module, optimizer, state = self.start(config, folder)
+        stream = iter(self.blocks(config, state)) if blocks is None else blocks
+        return train(self.work(config, folder, logged, stop_at, state.step), stream, module, optimizer, state), module
+
+    def start(self, config: Pretrain, folder: Path) -> tuple[Pretraining, torch.optim.Optimizer, State]:
+        """Make the module and the optimiser, and load the folder's newest checkpoint, if there is one."""
         module = self.module(config)
         optimizer = build_optimizer(config.optimizer, module)
         found = checkpoints.newest_sound(str(folder), lambda line: None)
         state = checkpoint.load(found, module, optimizer) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed
             torch.manual_seed(99)
-        stream = iter(self.blocks(config, state)) if blocks is None else blocks
-        return train(self.work(config, folder, logged, stop_at, state.step), stream, module, optimizer, state), module
+        return module, optimizer, state
+
+    def opener(
+        self, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None
+    ) -> Callable[[Pretrain, Phase, State], Opened]:
+        """Return the function that opens phases for `train_phases`."""
+
+        @contextmanager
+        def opened(config: Pretrain, phase: Phase, state: State) -> Iterator[tuple[Work, Iterator[pa.Table]]]:
+            yield self.work(config, folder, logged, stop_at, state.step), iter(self.blocks(config, state))
+
+        return opened
+
+    def run_phases(
+        self, config: Pretrain, folder: Path, logged: dict[int, dict[str, float]], stop_at: int | None = None
+    ) -> tuple[State, Pretraining]:
+        """As `run`, to the end of the last phase, in one process."""
+        module, optimizer, state = self.start(config, folder)
+        return train_phases(config, self.opener(folder, logged, stop_at), module, optimizer, state), module
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.speedrun import Speedrun
 from pipeline.errors import ConfigError
-from pipeline.presets.table import DEFAULT_PRESET, PRESETS, require_init, require_preset, split_preset
+from pipeline.presets.table import PRESETS, require_init, require_preset, split_preset
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
@@ -30,16 +30,17 @@ def read_ablate_with_extra(
     named = bool(arguments) and not arguments[0].startswith("-") and ":" not in arguments[0]
     rest = list(arguments[1:]) if named else list(arguments)
     command = Command(prog=f"{prog} [NAME]", about=about, settings=Ablate, common=COMMON, extra=extra)
-    words = command.words(rest, _defaults(DEFAULT_PRESET, None))
+    words = command.words(rest, _defaults(Ablate.preset, None))
     given = {word.option.path: word for word in words if word.option is not None}
-    if "steps" in given:
-        raise ConfigError(
-            "steps cannot be set: all variants get the same tokens or minutes, which determine the steps; "
-            "leave steps out"
-        )
+    for name in ("steps", "epochs"):
+        if name in given:
+            raise ConfigError(
+                f"{name} cannot be set: all variants get the same tokens or minutes, which determine the steps; "
+                f"leave {name} out"
+            )
     if "ablation" in given:
         raise ConfigError(f"ablation is the first word of the command: write {prog} NAME instead of --ablation NAME")
-    preset = given["preset"].values[-1] if "preset" in given else DEFAULT_PRESET
+    preset = given["preset"].values[-1] if "preset" in given else Ablate.preset
     require_preset(preset)
     config = command.parse(words, _defaults(preset, arguments[0] if named else None))
     require_init(preset, config)
@@ -60,7 +61,7 @@ def read_speedrun(arguments: Sequence[str], about: str) -> Speedrun:
     Raises ConfigError for invalid settings, and SystemExit after printing help.
     """
     preset, rest = split_preset(arguments)
-    defaults = _of_preset(Speedrun, preset or DEFAULT_PRESET)
+    defaults = _of_preset(Speedrun, preset or Speedrun.preset)
     command = Command(prog="jobs/speedrun.py [PRESET]", about=about, settings=Speedrun, common=speedrun.COMMON)
     words = command.words(rest, defaults)
     if any(word.option is not None and word.option.path == "preset" for word in words):

@@ -108,7 +108,8 @@ def blimp_scores(
         report(f"BLiMP of {summary['name']}")
         return scoring(wanted, lambda line: None)
 
-    key = {"pairs": pairs, "checkpoint": summary["checkpoint"]}
+    # The folder too: it may hold other minimal pairs than BLiMP's.
+    key = {"pairs": pairs, "checkpoint": summary["checkpoint"], "folder": blimp}
     accuracies = _stored(run.output, summary, f"blimp-{pairs}", key, compute)
     return {name: accuracies[scorer] for scorer, name in BLIMP.items() if scorer in accuracies}
 

@@ -1,16 +1,19 @@
 """Results of a speedrun: what its rules ask, and the table of its seeds."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipeline.ablation.table import NONE
 from pipeline.command_line.columns import aligned
+from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.speedrun import MOST_EPOCHS, MOST_WORDS, OVER
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
 from pipeline.evaluation.paired import over_seeds
 
 HEADS = ("seed", "steps", "tokens", "epoch", "training min", "bits per byte", "BLiMP even", "BLiMP whole")
+DIGITS = (1, 3, 1, 1)
+"""Decimals of the last four columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +27,15 @@ class Lap:
     """Epoch of the last step, from 1."""
     seconds: float
     """From the first step to the last, compilation included, evaluations not."""
-    bits_per_byte: float
-    """Bits per byte of held-out words."""
+    bits_per_byte: float | None
+    """Bits per byte of held-out words; None if the text is too small for a held-out part."""
     even: float
     """Accuracy on BLiMP's even pairs by pseudo-log-likelihood, from 0 to 1."""
     whole: float
     """The same on all pairs."""
 
     @property
-    def cells(self) -> tuple[float, ...]:
+    def cells(self) -> tuple[float | None, ...]:
         """Return what is averaged over seeds, as the table shows it: minutes, bits per byte, percent."""
         return (self.seconds / 60, self.bits_per_byte, 100 * self.even, 100 * self.whole)
 
@@ -59,10 +62,14 @@ def lap_lines(laps: Sequence[Lap], words: int) -> list[str]:
     """Return the table of the seeds, their mean with its interval, and what the rules say; `words`: of the text."""
     rows = [_row(lap) for lap in laps]
     if len(laps) > 1:
-        rows.append(["mean", "", "", "", *_means(laps)])
+        rows.append(["mean", "", "", "", *_texts(laps)])
     lines = aligned(HEADS, rows)
-    enough = len(laps) >= 3
-    lines += ["", f"{words:,} words. " + ("±: 95% interval over seeds." if enough else "An interval needs 3 seeds.")]
+    enough = len(laps) >= INTERVAL_SEEDS
+    lines += [
+        "",
+        f"{words:,} words. "
+        + ("±: 95% interval over seeds." if enough else f"An interval needs {INTERVAL_SEEDS} seeds."),
+    ]
     late = [str(lap.seed) for lap in laps if lap.epoch > MOST_EPOCHS]
     if late:
         lines.append(f"Not by the rules: seed {', '.join(late)} read the text more than {MOST_EPOCHS} times.")
@@ -70,17 +77,18 @@ def lap_lines(laps: Sequence[Lap], words: int) -> list[str]:
 
 
 def _row(lap: Lap) -> list[str]:
-    minutes, bits, even, whole = lap.cells
-    sizes = [str(lap.seed), f"{lap.steps:,}", f"{lap.tokens:,}", str(lap.epoch)]
-    return [*sizes, f"{minutes:.1f}", f"{bits:.3f}", f"{even:.1f}", f"{whole:.1f}"]
+    return [str(lap.seed), f"{lap.steps:,}", f"{lap.tokens:,}", str(lap.epoch), *_texts([lap])]
 
 
-def _means(laps: Sequence[Lap]) -> list[str]:
+def _texts(laps: Sequence[Lap]) -> list[str]:
     """Return the means over seeds as text; with three seeds or more, with half the width of the 95% interval."""
     texts = []
-    for values, digits in zip(zip(*(lap.cells for lap in laps), strict=True), (1, 3, 1, 1), strict=True):
+    for column, digits in zip(zip(*(lap.cells for lap in laps), strict=True), DIGITS, strict=True):
+        values = [value for value in column if value is not None]
+        if len(values) < len(column):
+            texts.append(NONE)
+            continue
         mean = over_seeds([0.0] * len(values), values)
-        half = mean.high - mean.mean
-        around = f" ± {half:.{digits}f}" if len(values) >= 3 and math.isfinite(half) else ""
+        around = f" ± {mean.high - mean.mean:.{digits}f}" if len(values) >= INTERVAL_SEEDS else ""
         texts.append(f"{mean.mean:.{digits}f}{around}")
     return texts

@@ -12,20 +12,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
-import numpy as np
 import torch
 
 from pipeline.ablation.command import read_ablate_with_extra
 from pipeline.ablation.outcomes import Outcome, outcome_of
 from pipeline.ablation.results import result_of
-from pipeline.ablation.steps import RowLengths, steps_for_tokens
 from pipeline.ablation.table import table_lines
 from pipeline.ablation.variants import Variant, ablation_name, variants_of
+from pipeline.bench.token_steps import row_lengths
 from pipeline.bench.train import RESULT, train_on_tokens
 from pipeline.bench.train import slots as cut_into_slots
 from pipeline.bench.turns import median_seconds
@@ -35,10 +33,8 @@ from pipeline.command_line.options import flag_of
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.ablate import Ablate
 from pipeline.config.checks import require
-from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import TokenFile, rows_of_window
 from pipeline.errors import ConfigError
@@ -52,6 +48,7 @@ from pipeline.reporting import duration, no_op, print_line
 from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
+from pipeline.train.counted_steps import steps_for_tokens
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
 from pipeline.train.slots import make_slot
 from pipeline.train.step import StepContext, train_step
@@ -70,14 +67,9 @@ def _with_steps(variant: Variant, config: Ablate, tokens: TokenFile, location: s
     steps = {}
     for seed in config.all_seeds:
         samplings = dict.fromkeys(phase.sampling for phase in variant.config.all_phases)
-        rows = {each: RowLengths(partial(_row_lengths, tokens, each, seed), location) for each in samplings}
+        rows = {each: row_lengths(tokens, location, each, seed) for each in samplings}
         steps[seed] = steps_for_tokens(replace(variant.config, seed=seed), config.token_count, rows)
     return replace(variant, steps=steps)
-
-
-def _row_lengths(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> np.ndarray:
-    """Return the number of tokens of each row of a window, which is counted through all epochs."""
-    return rows_of_window(tokens, sampling, seed, number).lengths
 
 
 def _step_of(config: Pretrain, tokens: TokenFile, device: torch.device) -> Callable[[int], None]:
@@ -209,16 +201,15 @@ def main(arguments: Sequence[str]) -> int:
     interrupt_on_sigterm()
     location, config = absolute(extra["file"]), with_absolute_locations(config)
     tokens, variants = token_file.read(location), variants_of(config)
-    for variant in variants:
-        phases = variant.config.phases
-        require(
-            isinstance(phases, OnePhase),
-            f"phases ({flag_of(type(phases))}) of variant {variant.label!r} must be one-phase on a file of tokens: use "
-            "jobs/ablate.py, or add phases:one-phase",
-        )
     pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
     if "turns" in extra:
         require(config.placement.graphs != "on", "turns are of code without CUDA graphs: leave placement.graphs out")
+        for variant in variants:
+            require(
+                len(variant.config.all_phases) == 1,
+                f"turns are of one phase, but phases of variant {variant.label!r} is "
+                f"{flag_of(type(variant.config.phases))}: add phases:one-phase",
+            )
         _report_turns(config, variants, tokens, _whole_number(extra["turns"]))
         return 0
     storage.require_writable("output", config.output)

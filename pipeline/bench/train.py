@@ -1,10 +1,11 @@
 """Train on a file of tokens with torch and NumPy alone: the step and loop of the job `pretrain`, on the same rows.
 
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
-    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --tokens tokens.npz
+    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
+    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
 
-Options are those of the job `pretrain`, and there is one phase. Checkpoints are written to
+Options are those of the job `pretrain`. There is one phase, unless phases:KIND is given: then a preset's phases, if it
+has that kind, and the file gives rows of any length. Checkpoints are written to
 OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
 """
 
@@ -23,8 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from pipeline.batch import Batch
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
-from pipeline.command_line.arguments import Extra, extras
+from pipeline.bench.token_steps import TOKEN_FILE, token_file_of, with_steps_on
 from pipeline.command_line.command import Command
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
@@ -32,11 +34,11 @@ from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
-from pipeline.config.phases import OnePhase
-from pipeline.config.training import USUAL_ROWS
+from pipeline.config.phases import OnePhase, Phase, split
 from pipeline.corpus import token_file
+from pipeline.corpus.order import cursor_for_phase, row_after
 from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import DataError
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.evaluation.heldout_words import word_metrics
@@ -48,7 +50,14 @@ from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.optim.build import build_optimizer
-from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
+from pipeline.presets.table import (
+    ABOUT_PRESETS,
+    require_init,
+    split_preset,
+    starting_point,
+    unnamed_note,
+    with_given_length,
+)
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
@@ -68,7 +77,7 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.loop import accuracies_on_pairs, train
+from pipeline.train.loop import accuracies_on_pairs, train_phases
 from pipeline.train.outcome import outcome
 from pipeline.train.summary import figures, progress_reporter
 from pipeline.train.work import Work
@@ -79,9 +88,6 @@ if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what 
     from pipeline.train.initial import Initial
 
 Rows = TypeVar("Rows", MaskedRows, "pa.Table")
-EXTRA = (
-    Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
-)
 MAKERS = 2
 """Processes that make rows."""
 AHEAD = 4
@@ -116,14 +122,14 @@ def slots(tables: Iterator[Rows], rows_per_slot: int, join: Callable[[list[Rows]
 def _joined(config: Pretrain) -> Generator[Rank]:
     """Join the process group that torchrun's variables name; without them, train alone."""
     rank, world, local = (int(os.environ.get(name, default)) for name, default in RANK_VARIABLES)
-    batch = config.batch.with_slots(USUAL_ROWS, world)
-    fewest = batch.fewest_slots
-    require(
-        world <= fewest,
-        f"torchrun started {world} processes, but a step has {fewest} slots (batch.rows_per_step "
-        f"{batch.rows_per_step} / batch.rows_per_slot {batch.slot_rows}): start fewer processes, or "
-        "use smaller slots",
-    )
+    for phase in split(config.phases, config.steps, config.sampling, config.batch, world):
+        batch, names = phase.batch, phase.names
+        require(
+            world <= batch.fewest_slots,
+            f"torchrun started {world} processes, but a step has {batch.fewest_slots} slots ({names.rows_per_step} "
+            f"{batch.rows_per_step} / {names.rows_per_slot} {batch.slot_rows}): start fewer processes, or use smaller "
+            "slots",
+        )
     device = required_device(config.placement)
     if device.type == "cuda":
         count = torch.cuda.device_count()
@@ -143,19 +149,23 @@ RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 """Environment variables of torchrun, and their values without torchrun."""
 
 
+RowsFrom = Callable[[int, Sampling], Iterator[MaskedRows]]
+"""First window, sampling -> endless iterator of rows in the global order, a window at a time."""
+
+
 @contextmanager
-def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generator[Iterator[MaskedRows]]:
-    """Yield an endless iterator of rows in the global order, a window at a time, made ahead by other processes.
+def _rows(location: str, seed: int, windows: int) -> Generator[RowsFrom]:
+    """Yield a function that returns rows, which other processes make ahead.
 
-    The iterator raises DataError if none of the `windows` of an epoch yields a row.
+    Its iterators raise DataError if none of the `windows` of an epoch yields a row.
     """
-    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, sampling, seed)) as makers:
+    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, seed)) as makers:
 
-        def tables() -> Iterator[MaskedRows]:
+        def tables(first: int, sampling: Sampling) -> Iterator[MaskedRows]:
             pending: deque[Future[MaskedRows]] = deque()
             empty = 0
-            for number in count():
-                pending.append(makers.submit(RowMaker.make, number))
+            for number in count(first):
+                pending.append(makers.submit(RowMaker.make, number, sampling))
                 if len(pending) <= AHEAD:
                     continue
                 table = pending.popleft().result()
@@ -166,7 +176,7 @@ def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generat
                     yield table
 
         try:
-            yield tables()
+            yield tables
         except BrokenProcessPool as error:
             raise DataError(
                 f"a process that makes rows from {location} ended, perhaps because memory ran out: start again"
@@ -189,12 +199,8 @@ def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> No
         )
         if value != default
     ]
-    require(not given, f"{given and given[0]} cannot be set together with tokens ({location}): leave it out")
-    require(config.sampling.masks, "tokens has no texts, which objective contrastive and distilled-vectors need")
-    require(
-        isinstance(config.phases, OnePhase),
-        f"phases ({type(config.phases).__name__}) must be one-phase to train on tokens: add phases:one-phase",
-    )
+    require(not given, f"{given and given[0]} cannot be set together with token-file ({location}): leave it out")
+    require(config.sampling.masks, "token-file has no texts, which objective contrastive and distilled-vectors need")
     if config.word_embeddings == "cooccurrence":
         width = None if tokens.words is None else tokens.words.shape[1]
         require(
@@ -232,6 +238,7 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
     config = with_absolute_locations(config)
     config = replace(config, model=config.model.for_padding(tokens.vocabulary.pad_id))
     _require_trainable(config, tokens, location)
+    config = with_steps_on(config, tokens, location)
     storage.require_writable("output", config.output)
     with (
         _joined(config) as rank,
@@ -262,7 +269,7 @@ def _trained(
     drop_graphs: Callable[[], None] | None,
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
-    phase, size = config.all_phases[0], tokens.vocabulary.size
+    size = tokens.vocabulary.size
     precision = chosen_precision(config.placement, rank.device)
     if note := slower_precision(config.placement, rank.device):
         say(note)
@@ -274,13 +281,23 @@ def _trained(
         start_from_teacher(module, say)
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
+    windows = len(tokens.train)
     work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
-    with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
-        own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
-        compiling = compiles(config, size, rank.device, phase, say)
+    with _rows(location, config.seed, windows) as rows:
+
+        @contextmanager
+        def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[MaskedRows]]]:
+            cursor = cursor_for_phase(state.cursor, phase, state.step)
+            tables = rows(row_after(cursor, windows)[0] if cursor else 0, phase.sampling)
+            own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
+            yield replace(work, config=config, heldout=_heldout(phase, config, tokens, rank)), own_slots
+
+        compiling = compiles(config, size, rank.device, 0, say)
         with compiled(module, rank.world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
-            state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
+            state = train_phases(config, opened, module, build_optimizer(config.optimizer, module), state)
+    phase = config.all_phases[-1]
+    work = replace(work, heldout=_heldout(phase, config, tokens, rank))
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     scores = _evaluated(config, tokens, work, module) | _scored_pairs(config, tokens, work, module, pairs)
     return outcome(work, state, phase) | scores | about
@@ -303,8 +320,7 @@ def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
 
 
 def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: Report) -> Work:
-    """Return the inputs of the training loop."""
-    phase = config.all_phases[0]
+    """Return the inputs of the training loop, without held-out rows, which depend on the phase."""
     show = progress_reporter(config.steps, 0, say)
 
     def log(step: int, metrics: dict[str, float]) -> None:
@@ -321,20 +337,25 @@ def _work(config: Pretrain, tokens: TokenFile, rank: Rank, precision: str, say: 
         world=rank.world,
         device=rank.device,
         autocast=autocast_of(precision, rank.device),
-        heldout=heldout_batches(
-            tokens,
-            phase.sampling,
-            rows=config.evaluation.rows,
-            rows_per_batch=phase.batch.slot_rows,
-            rank=rank.rank,
-            world=rank.world,
-        ),
+        heldout=(),
         blimp=_prepared(config, tokens, read_pairs(config.evaluation.blimp, say)),
         peak_flops=device_peak(rank.device, precision),
         log=log if rank.rank == 0 else no_op,
         flush=no_op,
         say=say,
         worker_name=f"rank {rank.rank}",
+    )
+
+
+def _heldout(phase: Phase, config: Pretrain, tokens: TokenFile, rank: Rank) -> list[Batch]:
+    """Return this rank's held-out batches of a phase."""
+    return heldout_batches(
+        tokens,
+        phase.sampling,
+        rows=config.evaluation.rows,
+        rows_per_batch=phase.batch.slot_rows,
+        rank=rank.rank,
+        world=rank.world,
     )
 
 
@@ -380,18 +401,20 @@ def table_of(measured: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and print what was measured."""
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
-    command = Command(prog="jobs/bench.py train [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
-    words = command.words(rest, replace(starting_point(preset, None)[1], phases=OnePhase()))
-    location = extras(words).get("tokens")
-    if location is None:
-        raise ConfigError(f"--tokens is missing: {EXTRA[0].text}")
-    interrupt_on_sigterm()
+    prog, about = "jobs/bench.py train [PRESET]", f"{__doc__}\n{ABOUT_PRESETS}"
+    command = Command(prog=prog, about=about, settings=Pretrain, common=COMMON, extra=(TOKEN_FILE,))
+    note = unnamed_note(preset, None)
     preset, default = starting_point(preset, None)
-    default = replace(default, phases=OnePhase())
+    single = replace(default, phases=OnePhase())
+    words = command.words(rest, single)
+    location = token_file_of(words)
+    interrupt_on_sigterm()
+    chosen = any(word.kind is not None and word.kind[0] == "phases" for word in words)
+    default = with_given_length(default if chosen else single, words)
     config = with_name(with_words_rate(command.parse(words, default)), preset)
     require_init(preset, config)
-    measured = train_on_tokens(config, location, print_line)
-    if os.environ.get("RANK", "0") == "0":
-        print_line(table_of(measured))
+    say = print_line if os.environ.get("RANK", "0") == "0" else no_op
+    if note is not None:
+        say(note)
+    say(table_of(train_on_tokens(config, location, print_line)))
     return 0

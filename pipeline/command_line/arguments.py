@@ -91,9 +91,12 @@ class Known:
 
     def __init__(self, settings: type, extra: Sequence[Extra], positional: bool) -> None:
         self.options: dict[str, Option] = {}
+        self.hints: dict[str, list[Any]] = {}
+        """Dotted name -> type hints of its values; kinds may have a setting of the same name and another type."""
         self.positional: list[Option] = []
         """Options that the next plain words give."""
         for option in options_of(settings):
+            self.hints.setdefault(option.path, []).append(option.hint)
             if positional and option.required:
                 self.positional.append(option)
             else:
@@ -125,7 +128,7 @@ class Known:
         if option is not None:
             if not values:
                 raise ConfigError(self.without_value(option.flag, option.metavar, following))
-            converted(option.path, option.hint, values)
+            self.check(option, values)
             return Argument(text=text, values=values, option=option), count
         if extra is not None and extra.metavar:
             if not "".join(values):
@@ -141,6 +144,15 @@ class Known:
         option = self.positional.pop(0)
         converted(option.path, option.hint, (text,))
         return Argument(text=text, values=(text,), option=option), 0
+
+    def check(self, option: Option, values: Sequence[str]) -> None:
+        """Raise ConfigError, of the first kind with this option, if no kind accepts the values."""
+        _, *others = self.hints[option.path]
+        for hint in others:
+            with suppress(ConfigError):
+                converted(option.path, hint, values)
+                return
+        converted(option.path, option.hint, values)
 
     def without_value(self, flag: str, metavar: str, following: Sequence[str]) -> str:
         """Return the message for an option without a value, before the words `following`."""
@@ -183,9 +195,11 @@ def _values(following: Sequence[str]) -> tuple[str, ...]:
 def converted(path: str, hint: Any, values: Sequence[str]) -> Any:
     """Return the values of an option in the option's type: all of them if it is repeatable, otherwise the last one.
 
-    Raises ConfigError for a value of the wrong type.
+    Numbers of a repeatable option may also be divided by commas. Raises ConfigError for a value of the wrong type.
     """
     if get_origin(hint) is tuple:
+        if element_of(hint) in (int, float):
+            values = [number for value in values for number in value.split(",")]
         return tuple(_converted(path, hint, (element_of(hint),), value) for value in values)
     return _converted(path, hint, types_of(hint), values[-1])
 

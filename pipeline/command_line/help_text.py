@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from pipeline.command_line.arguments import Extra, kind_in, shown
-from pipeline.command_line.options import Option, choices, default_kind, options_of, types_of
+from pipeline.command_line.options import Option, choices, default_kind, element_of, options_of, types_of
 
 WIDEST = 110
 """Maximum columns of a help text."""
@@ -125,7 +125,8 @@ def _default_of(option: Option) -> str:
     """Return a setting's default for its help line, without the value if the description contains it."""
     if option.required:
         return "required"
-    several = "may be repeated, " if option.many else ""
+    commas = " or divided by commas" * (option.many and element_of(option.hint) in (int, float))
+    several = f"may be repeated{commas}, " if option.many else ""
     if option.default in (None, ()):
         described = "default: " in option.text.lower()
         return several.removesuffix(", ") if described else f"{several}default: none"

@@ -201,7 +201,7 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     - the names with the last part of `word` as the initials of their last part (lr for learning_rate)
     - the most similar name
     """
-    names = list(known)
+    names = list(dict.fromkeys(known))  # kinds may have options of the same name
     last = word.rpartition(".")[2]
     same = [name for name in names if name.rpartition(".")[2] == last]
     same = same or [name for name in names if _initials(name) == last]

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.command_line.options import flag_of
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
+from pipeline.config.length import require_length
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
 from pipeline.config.model_parts import BlockSparseAttention, FullAttention, LocalAttention
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
-from pipeline.config.phases import FallingMasks, OnePhase, Phase, Phases, TwoPhases, split
+from pipeline.config.phases import OnePhase, Phase, Phases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
     AdamW,
@@ -33,7 +34,7 @@ COUNTED_RATE = 0.1
 initial values are lost after 500 steps; at a tenth of the rate, they are kept.
 """
 COMMON = (
-    *("corpus", "init", "steps", "workers", "name", "output", "seed"),
+    *("corpus", "init", "steps", "tokens", "epochs", "workers", "name", "output", "seed"),
     *(
         "vocabulary.path",
         "sampling.maximum_length",
@@ -78,6 +79,12 @@ class Pretrain(Sources):
     """
     steps: int = 1_000
     """Total optimiser updates."""
+    tokens: str | None = None
+    """Tokens to train on, such as 250k, 100M or 2_000_000, in place of steps. The steps are counted once, when the run
+    begins, from the lengths of the rows that it reads.
+    """
+    epochs: float | None = None
+    """Times that the run reads its whole text, in place of steps, which are counted once, when the run begins."""
     workers: int | str = 1
     """Number of Ray Train workers, at most the number of slots in the smallest step. The global batches are the same
     for any number of workers.
@@ -108,16 +115,18 @@ class Pretrain(Sources):
 
     def __post_init__(self) -> None:
         require_at_least("steps", self.steps, 1)
+        require_length(self.tokens, self.epochs)
         most = self.worker_range.most
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
-        for batch, sampling, phase in zip(("batch", "phases"), ("sampling", "phases"), self.all_phases):
-            _refuse_surplus_workers(most, phase.batch, batch)
+        for phase in self.all_phases:
+            _refuse_surplus_workers(most, phase)
             require(
                 phase.sampling.maximum_length <= self.model.maximum_positions,
-                f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
-                f"({self.model.maximum_positions})",
+                f"{phase.names.maximum_length} ({phase.sampling.maximum_length}) must be at most "
+                f"model.maximum_positions ({self.model.maximum_positions})",
             )
-        _refuse_long_warmups(self)
+        if not self.steps_from:  # else the steps are not known yet, and `with_steps` checks them
+            _refuse_long_warmups(self)
         if self.init is None:
             require_rotated_positions(self)
             require_compilable_attention(self)
@@ -166,6 +175,12 @@ class Pretrain(Sources):
         return worker_range(self.workers)
 
     @property
+    def steps_from(self) -> dict[str, Any]:
+        """{name: value} of tokens or epochs, which stand in place of the steps; else {}."""
+        lengths = {"tokens": self.tokens, "epochs": self.epochs}
+        return {name: value for name, value in lengths.items() if value is not None}
+
+    @property
     def evaluation_every(self) -> int:
         """Steps between evaluations."""
         return self.evaluation.every or max(1, min(MOST_BETWEEN, self.steps // FEWEST_EVALUATIONS))
@@ -175,37 +190,48 @@ class Pretrain(Sources):
         """Phases with a number of rows per slot each: for `auto`, that of a CPU."""
         return split(self.phases, self.steps, self.sampling, self.batch, self.worker_range.most)
 
+    @property
+    def slotted_phases(self) -> tuple[Phase, ...]:
+        """The first phase, and the later phases that have rows per slot of their own."""
+        first, *later = self.all_phases
+        return (first, *(phase for phase in later if phase.names.own_slots))
+
     def phase_at(self, step: int) -> Phase:
         """Return the phase of a step (from 0). Steps after the end of the run belong to the last phase."""
         return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
 
 
-def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
-    """Raise ConfigError if a worker would have no slot in some step. `prefix`: group of the batch settings."""
-    rows = "warmup_rows" if batch.warmup_rows else "rows_per_step"
+def _refuse_surplus_workers(workers: int, phase: Phase) -> None:
+    """Raise ConfigError if a worker would have no slot in some step of the phase."""
+    batch = phase.batch
     require(
         workers <= batch.fewest_slots,
-        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} "
-        f"{getattr(batch, rows)} / "
-        f"{prefix}.rows_per_slot {batch.slot_rows}): use fewer workers or {_smaller_slots(workers, batch, prefix)}",
+        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {_fewest_rows_name(phase)} "
+        f"{batch.fewest_rows} / "
+        f"{phase.names.rows_per_slot} {batch.slot_rows}): use fewer workers or {_smaller_slots(workers, phase)}",
     )
 
 
-def _smaller_slots(workers: int, batch: Batch, prefix: str) -> str:
+def _fewest_rows_name(phase: Phase) -> str:
+    """Return the name of the setting with the rows of a phase's smallest step."""
+    return "batch.warmup_rows" if phase.batch.warmup_rows else phase.names.rows_per_step
+
+
+def _smaller_slots(workers: int, phase: Phase) -> str:
     """Return a setting with which each worker gets a slot in every step."""
-    if batch.fewest_rows < workers:
-        return f"more {prefix}.rows_per_step"
-    return f"--{prefix}.rows-per-slot {batch.dividing_rows(batch.slot_rows, workers)} (or auto)"
+    if phase.batch.fewest_rows < workers:
+        return f"more {phase.names.rows_per_step}"
+    return f"{phase.names.slots_option(phase.batch.dividing_rows(phase.batch.slot_rows, workers))} (or auto)"
 
 
 def require_rotated_positions(config: Pretrain) -> None:
-    """Raise ConfigError if the second phase changes rotary angles that the model does not have."""
-    theta = config.phases.theta if isinstance(config.phases, TwoPhases) else None
-    require(
-        theta is None or isinstance(config.model.positions, RotaryPositions),
-        f"phases.theta ({theta}) needs model.positions:rotary-positions, but model.positions is "
-        f"{type(config.model.positions).__name__}: leave phases.theta out",
-    )
+    """Raise ConfigError if a phase changes rotary angles that the model does not have."""
+    for phase in config.all_phases:
+        require(
+            phase.theta is None or isinstance(config.model.positions, RotaryPositions),
+            f"{phase.names.theta} ({phase.theta}) needs model.positions:rotary-positions, but model.positions is "
+            f"{type(config.model.positions).__name__}: leave {phase.names.theta} out",
+        )
 
 
 def _require_two_texts(config: Pretrain) -> None:
@@ -281,26 +307,18 @@ def _refuse_for_vectors(config: Pretrain, name: str) -> None:
         f"placement.compile (on) cannot be used, because {EAGER[type(config.objective)]}: set "
         "placement.compile to auto or off",
     )
-    masking_share = config.phases.masking_share if isinstance(config.phases, TwoPhases) else None
-    require(
-        masking_share is None,
-        f"phases.masking_share ({masking_share}) has no effect with objective {name}, which masks no tokens: "
-        "leave it out",
-    )
-    require(
-        not isinstance(config.phases, FallingMasks),
-        f"phases (falling-masks) has no effect with objective {name}, which masks no tokens: choose phases:one-phase",
-    )
+    masks = config.phases.masks
+    remedy = "choose phases:one-phase" if masks and masks.startswith("phases ") else "leave it out"
+    require(masks is None, f"{masks} has no effect with objective {name}, which masks no tokens: {remedy}")
 
 
 def _refuse_single_rows(config: Pretrain) -> None:
     """Raise ConfigError if a step of objective contrastive has a single row."""
-    for prefix, phase in zip(("batch", "phases"), config.all_phases):
-        rows = "warmup_rows" if phase.batch.warmup_rows else "rows_per_step"
+    for phase in config.all_phases:
         require(
-            getattr(phase.batch, rows) > 1,
-            f"{prefix}.{rows} ({getattr(phase.batch, rows)}) must be at least 2 with objective contrastive: the texts "
-            "of a row are compared with those of other rows of the step",
+            phase.batch.fewest_rows > 1,
+            f"{_fewest_rows_name(phase)} ({phase.batch.fewest_rows}) must be at least 2 with objective contrastive: "
+            "the texts of a row are compared with those of other rows of the step",
         )
 
 
@@ -353,16 +371,15 @@ def require_trained_parts(config: Pretrain) -> None:
 
 
 def with_slot_rows(config: Pretrain, rows: Sequence[int]) -> Pretrain:
-    """Return the settings with these rows per slot: of `batch`, and of the second of two phases."""
-    phases = config.phases
-    if isinstance(phases, TwoPhases):
-        phases = replace(phases, rows_per_slot=rows[-1])
-    return replace(config, batch=replace(config.batch, rows_per_slot=rows[0]), phases=phases)
+    """Return the settings with these rows per slot, one for each of `slotted_phases`."""
+    return replace(
+        config, batch=replace(config.batch, rows_per_slot=rows[0]), phases=config.phases.with_slots(rows[1:])
+    )
 
 
 def with_usual_slots(config: Pretrain) -> Pretrain:
     """Return the settings with numbers in place of `auto` rows per slot: those of a CPU, and of earlier versions."""
-    return with_slot_rows(config, [phase.batch.slot_rows for phase in config.all_phases])
+    return with_slot_rows(config, [phase.batch.slot_rows for phase in config.slotted_phases])
 
 
 def with_words_rate(config: Pretrain) -> Pretrain:

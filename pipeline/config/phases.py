@@ -1,9 +1,11 @@
 """Phases of a run: consecutive steps with one maximum sequence length, batch size and share of masked tokens."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Literal, Self
 
+from pipeline.command_line.options import flag
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
@@ -11,18 +13,80 @@ from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.training import USUAL_ROWS, Batch, largest_divisor, require_divisible
 
 USUAL_LONGER_ROWS = 8
-"""Rows of a slot for phases.rows_per_slot auto on a CPU."""
+"""Rows of a slot for phases.rows_per_slot auto of two phases on a CPU."""
 MMBERT_DIVISORS = (2, 6)
 """Default of phases.masking_shares: sampling.masking.share divided by these. From 30%, mmBERT falls to 15% and 5%."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnePhase:
+class PhaseNames:
+    """Names of the settings that a phase's numbers come from, for messages."""
+
+    maximum_length: str = "sampling.maximum_length"
+    rows_per_step: str = "batch.rows_per_step"
+    rows_per_slot: str = "batch.rows_per_slot"
+    theta: str = "phases.theta"
+    listed: int | None = None
+    """Number of the phase, from 1, if phases.rows_per_slot is a list with a value for each phase; else None."""
+
+    @property
+    def own_slots(self) -> bool:
+        """Whether the phase has rows per slot of its own, instead of those of `batch`."""
+        return self.rows_per_slot.startswith("phases.")
+
+    def slots_option(self, rows: int) -> str:
+        """Return the option that sets the rows per slot of the phase."""
+        option = flag(self.rows_per_slot)
+        return f"{option} {rows}" if self.listed is None else f"{option} with {rows} for phase {self.listed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterPhase:
+    """A phase after the first. A value that is None is that of the first phase."""
+
+    maximum_length: int | None = None
+    rows_per_step: int | None = None
+    rows_per_slot: int | Literal["auto"] = "auto"
+    """Used if the phase has rows per slot of its own."""
+    masking_share: float | None = None
+    theta: float | None = None
+    usual_rows: int | None = None
+    """Maximum rows of a slot for `auto` on a CPU; None: those with the tokens of USUAL_ROWS rows of the first phase."""
+    names: PhaseNames = PhaseNames()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseKind:
+    """A kind of phases. The methods are those of a single phase; kinds with more phases replace them."""
+
+    @property
+    def masks(self) -> str | None:
+        """Setting, with its value, that gives later phases another share of masked tokens; None if there is none."""
+        return None
+
+    def later(self, sampling: Sampling) -> tuple[LaterPhase, ...]:
+        """Return the phases after the first; `sampling` is that of the first phase."""
+        return ()
+
+    def borders(self, steps: int, phases: int) -> list[int]:
+        """Return the first step of each phase after the first; there are `phases`, the first included.
+
+        Raises ConfigError if a phase would have no step.
+        """
+        return []
+
+    def with_slots(self, rows: Sequence[int]) -> Self:
+        """Return the settings with these rows per slot, in the later phases that have rows per slot of their own."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnePhase(PhaseKind):
     """All steps have the batch size of `batch` and sequences of at most sampling.maximum_length tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoPhases:
+class TwoPhases(PhaseKind):
     """The last steps have longer sequences, another share of masked tokens, other rotary angles, or several of these.
 
     Devlin et al. 2019, appendix A.2, use length 128 for 90% of the steps, then 512. All examples of a window are made
@@ -68,9 +132,150 @@ class TwoPhases:
         if self.theta is not None:
             require_above_zero("phases.theta", self.theta)
 
+    @property
+    def masks(self) -> str | None:
+        """Return phases.masking_share, if it is set."""
+        return None if self.masking_share is None else f"phases.masking_share ({self.masking_share})"
+
+    def later(self, sampling: Sampling) -> tuple[LaterPhase, ...]:
+        """Return the second phase."""
+        second = LaterPhase(
+            maximum_length=self.maximum_length,
+            rows_per_step=self.rows_per_step,
+            rows_per_slot=self.rows_per_slot,
+            masking_share=self.masking_share,
+            theta=self.theta,
+            usual_rows=USUAL_LONGER_ROWS,
+            names=PhaseNames(
+                maximum_length="phases.maximum_length",
+                rows_per_step="phases.rows_per_step",
+                rows_per_slot="phases.rows_per_slot",
+            ),
+        )
+        return (second,)
+
+    def borders(self, steps: int, phases: int) -> list[int]:
+        """Return the first step of the second phase."""
+        second = round(self.share * steps)
+        require(
+            0 < second < steps,
+            f"phases.share ({self.share}) of steps ({steps}) gives the second phase {second} of the steps, but each "
+            "phase needs at least one: set more steps, or choose phases:one-phase",
+        )
+        return [steps - second]
+
+    def with_slots(self, rows: Sequence[int]) -> Self:
+        """Return the settings with these rows per slot in the second phase."""
+        return replace(self, rows_per_slot=rows[0])
+
 
 @dataclass(frozen=True, kw_only=True)
-class FallingMasks:
+class SeveralPhases(PhaseKind):
+    """Each phase has its own length, rows, share of masked tokens or rotary angles, and starts with a new window.
+
+    The first phase has the settings of `sampling` and `batch`. A list has one value for each phase after the first; a
+    list that is left out means as in the first phase. `two-phases` and `falling-masks` are short forms.
+    """
+
+    parts: tuple[float, ...] = ()
+    """Share of the steps that each phase takes, the first included. Default: equal shares."""
+    maximum_lengths: tuple[int, ...] = ()
+    """Maximum tokens per sequence in each phase after the first. Default: sampling.maximum_length."""
+    rows_per_step: tuple[int, ...] = ()
+    """Rows per optimiser update in each phase after the first. Default: batch.rows_per_step."""
+    rows_per_slot: tuple[int, ...] = ()
+    """Rows per slot in each phase after the first. Default: as batch.rows_per_slot auto, with fewer rows if they are
+    longer; batch.rows_per_slot if lengths and rows do not change.
+    """
+    masking_shares: tuple[float, ...] = ()
+    """Share of a sequence's tokens to mask in each phase after the first. Default: sampling.masking.share."""
+    thetas: tuple[float, ...] = ()
+    """Base of the rotary angles in each phase after the first, in layers with global attention. Default:
+    model.positions.theta.
+    """
+
+    def __post_init__(self) -> None:
+        if self.parts:
+            require(len(self.parts) > 1, f"phases.parts ({_listed(self.parts)}) must have a value for each phase")
+            _require_parts(self.parts)
+        lists = {name: getattr(self, name) for name in LISTS if getattr(self, name)}
+        if lists:
+            longest, values = next(iter(lists.items()))
+            name, count = ("parts", len(self.parts)) if self.parts else (longest, len(values) + 1)
+            like = f"phases.{name} ({_listed(getattr(self, name))}) gives {count} phases"
+            for name, values in lists.items():
+                require(
+                    len(values) == count - 1,
+                    f"phases.{name} ({_listed(values)}) must have {count - 1} value{'s' * (count > 2)}, one for each "
+                    f"phase after the first, because {like}",
+                )
+        self._check_values()
+
+    def _check_values(self) -> None:
+        """Raise ConfigError for values that no run can have."""
+        for name, least in (("maximum_lengths", 8), ("rows_per_step", 1), ("rows_per_slot", 1)):
+            for value in getattr(self, name):
+                require_at_least(f"phases.{name}", value, least)
+        for rows, slot in zip(self.rows_per_step, self.rows_per_slot):
+            require(
+                rows % slot == 0, f"phases.rows_per_step ({rows}) must be a multiple of phases.rows_per_slot ({slot})"
+            )
+        for rows in self.rows_per_step if not self.rows_per_slot else ():
+            require_divisible("phases.rows_per_step", rows, largest_divisor(USUAL_ROWS, rows))
+        for share in self.masking_shares:
+            require_share("phases.masking_shares", share)
+        for theta in self.thetas:
+            require_above_zero("phases.thetas", theta)
+
+    @property
+    def masks(self) -> str | None:
+        """Return phases.masking_shares, if they are set."""
+        return f"phases.masking_shares ({_listed(self.masking_shares)})" if self.masking_shares else None
+
+    def later(self, sampling: Sampling) -> tuple[LaterPhase, ...]:
+        """Return a phase for each value of the lists. Raises ConfigError if no list is set."""
+        names = [f"phases.{name}" for name in LISTS]
+        require(
+            any(getattr(self, name) for name in LISTS),
+            f"phases (several-phases) needs what changes: set {', '.join(names[:-1])} or {names[-1]}",
+        )
+        lists = {single: getattr(self, name) for name, single in LISTS.items() if getattr(self, name)}
+        named = PhaseNames(theta="phases.thetas")
+        if self._own_slots:
+            named = replace(named, rows_per_slot="phases.rows_per_slot")
+            named = replace(named, rows_per_step="phases.rows_per_step") if self.rows_per_step else named
+            named = replace(named, maximum_length="phases.maximum_lengths") if self.maximum_lengths else named
+        columns = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+        return tuple(
+            LaterPhase(**values, names=replace(named, listed=number if self._own_slots else None))
+            for number, values in enumerate(columns, 2)
+        )
+
+    def borders(self, steps: int, phases: int) -> list[int]:
+        """Return the steps at which `parts` of the steps are over."""
+        return _borders(self.parts, steps, phases)
+
+    def with_slots(self, rows: Sequence[int]) -> Self:
+        """Return the settings with these rows per slot after the first phase, unless only masks or angles change."""
+        return replace(self, rows_per_slot=tuple(rows)) if self._own_slots else self
+
+    @property
+    def _own_slots(self) -> bool:
+        return bool(self.maximum_lengths or self.rows_per_step or self.rows_per_slot)
+
+
+LISTS = {
+    "maximum_lengths": "maximum_length",
+    "rows_per_step": "rows_per_step",
+    "rows_per_slot": "rows_per_slot",
+    "masking_shares": "masking_share",
+    "thetas": "theta",
+}
+"""List of SeveralPhases -> the value of a phase, in LaterPhase."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallingMasks(PhaseKind):
     """The share of masked tokens falls from phase to phase; length and batch stay the same.
 
     mmBERT (Marone et al. 2025) masks 30%, then 15%, then 5% of the tokens; GPT-BERT (Charpentier and Samuel 2024) lets
@@ -95,17 +300,34 @@ class FallingMasks:
                 f"phases.parts ({given}) must have a value for each of the {phases} phases: the first phase and one "
                 f"for each of phases.masking_shares ({_listed(self.masking_shares) or 'a half, a sixth'})",
             )
-            require(
-                min(self.parts) > 0 and abs(sum(self.parts) - 1) < 1e-6,
-                f"phases.parts ({given}) must be above 0 and add up to 1, but they add up to {sum(self.parts):g}",
-            )
+            _require_parts(self.parts)
 
     def later_shares(self, first: float) -> tuple[float, ...]:
         """Return the shares of masked tokens in the phases after the first, whose share is `first`."""
         return self.masking_shares or tuple(round(first / divisor, 4) for divisor in MMBERT_DIVISORS)
 
+    @property
+    def masks(self) -> str | None:
+        """Return the kind, which changes nothing else."""
+        return "phases (falling-masks)"
 
-Phases = OnePhase | TwoPhases | FallingMasks
+    def later(self, sampling: Sampling) -> tuple[LaterPhase, ...]:
+        """Return the phases with lower shares. Raises ConfigError if the shares do not fall."""
+        first = sampling.masking.share
+        shares = self.later_shares(first)
+        require(
+            all(after < before for before, after in pairwise((first, *shares))),
+            f"phases.masking_shares ({_listed(shares)}) must fall, from sampling.masking.share "
+            f"({first:g}) on: raise sampling.masking.share, or lower the shares",
+        )
+        return SeveralPhases(masking_shares=shares).later(sampling)
+
+    def borders(self, steps: int, phases: int) -> list[int]:
+        """Return the steps at which `parts` of the steps are over."""
+        return _borders(self.parts, steps, phases)
+
+
+Phases = OnePhase | TwoPhases | FallingMasks | SeveralPhases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +340,9 @@ class Phase:
     batch: Batch
     theta: float | None = None
     """Base of the rotary angles in layers with global attention; None: that of the model's settings."""
+    names: PhaseNames = field(default=PhaseNames(), compare=False)
+    automatic: bool = False
+    """Whether the rows per slot are chosen for the device, and `batch` has those of a CPU."""
 
     def model(self, model: Model) -> Model:
         """Return the settings of the model in this phase; layers with local attention keep their angles."""
@@ -135,59 +360,42 @@ def split(phases: Phases, steps: int, sampling: Sampling, batch: Batch, workers:
 
     Raises ConfigError if a phase would have no step, or if the shares of FallingMasks do not fall.
     """
-    batch = batch.with_slots(USUAL_ROWS, workers)
-    if isinstance(phases, OnePhase):
-        return (Phase(first=0, end=steps, sampling=sampling, batch=batch),)
-    if isinstance(phases, FallingMasks):
-        return _falling(phases, steps, sampling, batch)
-    second = round(phases.share * steps)
-    require(
-        0 < second < steps,
-        f"phases.share ({phases.share}) of steps ({steps}) gives the second phase {second} of the steps, but each "
-        "phase needs at least one: set more steps, or choose phases:one-phase",
-    )
-    share = sampling.masking.share if phases.masking_share is None else phases.masking_share
-    masking = replace(sampling.masking, share=share)
-    longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
-    longer = longer.with_slots(USUAL_LONGER_ROWS, workers)
-    return (
-        Phase(first=0, end=steps - second, sampling=sampling, batch=batch),
-        Phase(
-            first=steps - second,
-            end=steps,
-            sampling=replace(sampling, maximum_length=phases.maximum_length, masking=masking),
-            batch=longer,
-            theta=phases.theta,
-        ),
-    )
-
-
-def _falling(phases: FallingMasks, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
-    """Return the phases of a run whose share of masked tokens falls; they begin where `parts` of the steps are over."""
-    later = phases.later_shares(sampling.masking.share)
-    shares = (sampling.masking.share, *later)
-    require(
-        all(after < before for before, after in pairwise(shares)),
-        f"phases.masking_shares ({_listed(later)}) must fall, from sampling.masking.share "
-        f"({sampling.masking.share:g}) on: raise sampling.masking.share, or lower the shares",
-    )
-    parts = phases.parts or (1 / len(shares),) * len(shares)
-    borders = [0, *(round(part * steps) for part in accumulate(parts[:-1])), steps]
-    require(
-        all(first < end for first, end in pairwise(borders)),
-        f"phases.parts ({_listed(parts)}) of steps ({steps}) leaves a phase without steps: set more steps, or choose "
-        "phases:one-phase",
-    )
-    warm = Batch(rows_per_step=batch.rows_per_step, rows_per_slot=batch.rows_per_slot)
-    return tuple(
-        Phase(
-            first=first,
-            end=end,
-            sampling=replace(sampling, masking=replace(sampling.masking, share=share)),
-            batch=batch if first == 0 else warm,
+    first = batch.with_slots(USUAL_ROWS, workers)
+    later = phases.later(sampling)
+    borders = (0, *phases.borders(steps, len(later) + 1), steps)
+    found = [
+        Phase(first=0, end=borders[1], sampling=sampling, batch=first, automatic=batch.rows_per_slot == "auto"),
+    ]
+    for phase, (start, end) in zip(later, pairwise(borders[1:]), strict=True):
+        share = sampling.masking.share if phase.masking_share is None else phase.masking_share
+        length = phase.maximum_length or sampling.maximum_length
+        found.append(
+            Phase(
+                first=start,
+                end=end,
+                sampling=replace(sampling, maximum_length=length, masking=replace(sampling.masking, share=share)),
+                batch=_later_batch(phase, first, sampling.maximum_length, length, workers),
+                theta=phase.theta,
+                names=phase.names,
+                automatic=phase.names.own_slots and phase.rows_per_slot == "auto",
+            )
         )
-        for share, (first, end) in zip(shares, pairwise(borders), strict=True)
-    )
+    return tuple(found)
+
+
+def _later_batch(phase: LaterPhase, first: Batch, first_length: int, length: int, workers: int) -> Batch:
+    """Return the batch of a phase after the first, which has the batch `first`; it does not warm up."""
+    rows = phase.rows_per_step or first.rows_per_step
+    if not phase.names.own_slots:
+        return Batch(rows_per_step=rows, rows_per_slot=first.rows_per_slot)
+    if phase.rows_per_slot != "auto":
+        require(
+            rows % phase.rows_per_slot == 0,
+            f"{phase.names.rows_per_step} ({rows}) must be a multiple of {phase.names.rows_per_slot} "
+            f"({phase.rows_per_slot})",
+        )
+    usual = phase.usual_rows or max(1, min(USUAL_ROWS, USUAL_ROWS * first_length // length))
+    return Batch(rows_per_step=rows, rows_per_slot=phase.rows_per_slot).with_slots(usual, workers)
 
 
 def share_of_masks(phase: Phase, phases: tuple[Phase, ...]) -> str:
@@ -199,3 +407,23 @@ def share_of_masks(phase: Phase, phases: tuple[Phase, ...]) -> str:
 def _listed(values: tuple[float, ...]) -> str:
     """Return numbers as text, divided by commas."""
     return ", ".join(f"{value:g}" for value in values)
+
+
+def _borders(parts: tuple[float, ...], steps: int, phases: int) -> list[int]:
+    """Return the steps, without 0 and the last, at which these shares of the steps are over; () is equal shares."""
+    parts = parts or (1 / phases,) * phases
+    borders = [round(part * steps) for part in accumulate(parts[:-1])]
+    require(
+        all(first < end for first, end in pairwise((0, *borders, steps))),
+        f"phases.parts ({_listed(parts)}) of steps ({steps}) leaves a phase without steps: set more steps, or choose "
+        "phases:one-phase",
+    )
+    return borders
+
+
+def _require_parts(parts: tuple[float, ...]) -> None:
+    """Raise ConfigError unless the shares of the steps are above 0 and add up to 1."""
+    require(
+        min(parts) > 0 and abs(sum(parts) - 1) < 1e-6,
+        f"phases.parts ({_listed(parts)}) must be above 0 and add up to 1, but they add up to {sum(parts):g}",
+    )

@@ -11,9 +11,8 @@ import os
 import signal
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -182,20 +181,20 @@ class RowMaker:
     The process ends with its parent, and leaves Ctrl-C to the parent.
     """
 
-    rows: ClassVar[Callable[[int], MaskedRows]]
-    """Function that returns the rows of a window."""
+    tokens: ClassVar[TokenFile]
+    seed: ClassVar[int]
 
     @classmethod
-    def start(cls, location: str, sampling: Sampling, seed: int) -> None:
+    def start(cls, location: str, seed: int) -> None:
         """Read the file; called once in each process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=_exit_with_parent, daemon=True).start()
-        cls.rows = partial(rows_of_window, read(location), sampling, seed)
+        cls.tokens, cls.seed = read(location), seed
 
     @classmethod
-    def make(cls, number: int) -> MaskedRows:
+    def make(cls, number: int, sampling: Sampling) -> MaskedRows:
         """Return the rows of a window; `number` counts windows through all epochs."""
-        return cls.rows(number)
+        return rows_of_window(cls.tokens, sampling, cls.seed, number)
 
 
 def _exit_with_parent() -> None:

@@ -9,7 +9,6 @@ from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Masked, Replaced
-from pipeline.config.phases import OnePhase
 from pipeline.config.training import ConstantRate, WarmupStableDecay
 
 IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "objective", "optimizer", "schedule")
@@ -68,7 +67,7 @@ def grows(config: Pretrain) -> bool:
 
     With several phases it may not, because each has a share of the steps.
     """
-    return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
+    return type(config.schedule) in GROWS and len(config.all_phases) == 1
 
 
 def is_unrecorded(key: str, value: Any) -> bool:
@@ -108,14 +107,16 @@ def default_name(preset: str, config: Pretrain) -> str:
     """Return PRESET-DIGEST, with a digest of all settings that affect data or training.
 
     So the same command always means the same run. If a run may be extended to more steps, the digest leaves out the
-    number of steps.
+    number of steps. Tokens or epochs in place of steps are in the digest as given.
     """
     shaping = identifying_settings(config) | {
         key: value
         for key, value in flatten(config).items()
         if (key.split(".")[0] in DATA or key in FINGERPRINTED) and key not in PASSING and not is_unrecorded(key, value)
     }
-    if not grows(config):
+    if config.steps_from:
+        shaping |= config.steps_from
+    elif not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
     return f"{preset}-{digest[:8]}"

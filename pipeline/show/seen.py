@@ -13,7 +13,8 @@ from pipeline.errors import ConfigError
 from pipeline.saved import checkpoints, run
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import checkpoint, run_identity
+from pipeline.train import run_identity
+from pipeline.train.positions import positions, read_position
 from pipeline.train.run_stream import stream_of_run
 
 
@@ -76,7 +77,7 @@ def _require_trained(folder: str, planned: int, step: int) -> int:
     """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
-    known = max([ended, *checkpoint.positions(folder), *checkpoints.steps_saved(folder)])
+    known = max([ended, *positions(folder), *checkpoints.steps_saved(folder)])
     most = max(known, planned)
     if not 1 <= step <= most:
         last = (
@@ -106,8 +107,8 @@ def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
 
     If there is no such step, return (0, None).
     """
-    saved_step = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
-    return saved_step, checkpoint.read_position(folder, saved_step) if saved_step else None
+    saved_step = max((saved for saved in positions(folder) if saved <= step), default=0)
+    return saved_step, read_position(folder, saved_step) if saved_step else None
 
 
 def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:

@@ -43,8 +43,8 @@ class Failures:
     def __init__(self) -> None:
         self.error: PipelineError | None = None
         """The first error that ends the run; None while no such error occurred."""
-        self.phase: int | None = None
-        """First step of the phase in which the workers last started; None before their first start."""
+        self.started = False
+        """Whether the workers have started."""
         self.told = ""
         """Last message reported since the workers started; empty if none was."""
         self.newest = 0
@@ -57,13 +57,13 @@ class Failures:
         self.now: dict[str, int] = {}
         """Error -> value of `newest` when the error occurred; only errors since the workers last started."""
 
-    def begin(self, phase: int) -> str | None:
-        """Record that the workers start in the phase with first step `phase`.
+    def begin(self) -> str | None:
+        """Record that the workers start.
 
         Return a message if this is a restart and no reason for it was reported, else None.
         """
-        again, told = phase == self.phase, self.told
-        self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
+        again, told = self.started, self.told
+        self.before, self.now, self.started, self.told = self.now or self.before, {}, True, ""
         return (
             "the workers start again, because a worker was lost or the number of nodes changed"
             if again and not told

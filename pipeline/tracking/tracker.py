@@ -120,9 +120,9 @@ class Tracker:
             messages, self.messages = self.messages, []
         return messages
 
-    def begin(self, phase: int) -> None:
-        """Record that the workers start in the phase with first step `phase`."""
-        if line := self.failures.begin(phase):
+    def begin(self) -> None:
+        """Record that the workers start."""
+        if line := self.failures.begin():
             self.say(line)
 
     def fail(self, failure: Failure) -> None:

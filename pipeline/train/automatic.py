@@ -17,8 +17,6 @@ from pipeline.train.slot_size import BUSY_TOKENS, slot_advice
 
 GRAPHS = "placement.graphs"
 """Setting that run.json has if the run records CUDA graphs."""
-GROUPS = ("batch", "phases")
-"""Groups with the settings of the first and of the second phase."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +92,8 @@ def _with_slots(config: Pretrain, recorded: Mapping[str, Any] | None, where: Whe
     """Return the settings with a number of rows per slot for each phase."""
     kept = {} if recorded is None else recorded
     rows = [
-        kept.get(f"{group}.rows_per_slot") or chosen_rows(config, phase, where) if is_auto else phase.batch.slot_rows
-        for group, phase, is_auto in zip(GROUPS, config.all_phases, _automatic(config))
+        _recorded_rows(kept, phase) or chosen_rows(config, phase, where) if phase.automatic else phase.batch.slot_rows
+        for phase in config.slotted_phases
     ]
     most = min(phase.batch.fewest_slots for phase in with_slot_rows(replace(config, workers=1), rows).all_phases)
     if recorded is not None and config.worker_range.most > most:
@@ -106,10 +104,13 @@ def _with_slots(config: Pretrain, recorded: Mapping[str, Any] | None, where: Whe
     return with_slot_rows(config, rows)
 
 
-def _automatic(config: Pretrain) -> list[bool]:
-    """Return whether the rows per slot of each phase with settings of its own are chosen here."""
-    given = (config.batch, config.phases)
-    return [getattr(group, "rows_per_slot", None) == "auto" for group in given]
+def _recorded_rows(recorded: Mapping[str, Any], phase: Phase) -> int | None:
+    """Return the rows per slot of a phase in a recorded identity; None if it has none."""
+    rows = recorded.get(phase.names.rows_per_slot)
+    if not isinstance(rows, list):
+        return rows
+    later = dict(enumerate(rows, 2))  # the list begins with the second phase
+    return later.get(phase.names.listed or 1)
 
 
 def chosen_rows(config: Pretrain, phase: Phase, where: Where) -> int:
@@ -145,8 +146,11 @@ def without_dropped_graphs(config: Pretrain, recorded: Mapping[str, Any]) -> Pre
 
     Then its steps could not be recorded at its start, after the driver had chosen graphs.
     """
-    if GRAPHS in recorded:
-        return config
+    return config if GRAPHS in recorded else without_graphs(config)
+
+
+def without_graphs(config: Pretrain) -> Pretrain:
+    """Return the settings with placement.graphs off."""
     return replace(config, placement=replace(config.placement, graphs="off"))
 
 
@@ -154,16 +158,17 @@ def _line(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) ->
     """Return a line about what was chosen for a new run on GPUs, and why; advice if slots were given that are small."""
     if recorded is not None or not where.on_gpus:
         return None
-    chosen = choice_text(config, where) if any(_automatic(config)) or config.placement.graphs == "auto" else None
+    automatic = config.placement.graphs == "auto" or any(phase.automatic for phase in config.all_phases)
+    chosen = choice_text(config, where) if automatic else None
     return "; ".join(filter(None, (chosen, slot_advice(config)))) or None
 
 
 def choice_text(config: Pretrain, where: Where) -> str:
     """Return the rows per slot and the graphs that `auto` means, and the reasons, as one line."""
     parts = [
-        f"{group}.rows_per_slot auto: {_reason(config, phase, where)}"
-        for group, phase, is_auto in zip(GROUPS, config.all_phases, _automatic(config))
-        if is_auto
+        f"{phase.names.rows_per_slot} auto: {_reason(config, phase, where)}"
+        for phase in config.slotted_phases
+        if phase.automatic
     ]
     chosen = _with_slots(config, None, where)
     if config.placement.graphs == "auto":

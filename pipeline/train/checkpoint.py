@@ -142,23 +142,6 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
     return target
 
 
-def write_position(run_folder: str, step: int, cursor: Cursor) -> None:
-    """Write the stream position after `step` updates to a file that stays when the checkpoint is deleted."""
-    storage.write_json(storage.join(run_folder, "positions", f"step-{step:08d}.json"), asdict(cursor))
-
-
-def positions(run_folder: str) -> list[int]:
-    """Return the steps with a recorded stream position, ascending."""
-    return sorted(
-        int(name[5:-5]) for name in storage.children(storage.join(run_folder, "positions")) if name.endswith(".json")
-    )
-
-
-def read_position(run_folder: str, step: int) -> Cursor:
-    """Return the stream position after `step` updates."""
-    return Cursor(**storage.read_json(storage.join(run_folder, "positions", f"step-{step:08d}.json")))
-
-
 def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
     """Delete checkpoints up to `step`, except the newest `keep` published ones and those of the steps in `stays`.
 

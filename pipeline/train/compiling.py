@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
-from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 
@@ -33,16 +32,16 @@ FLOPS = {"cpu": 1e11, "cuda": 1e14}
 
 
 def compiles(
-    config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]
+    config: Pretrain, vocabulary_size: int, device: torch.device, done: int, say: Callable[[str], None]
 ) -> bool:
-    """Return whether to compile the module for the steps of a phase, and report the choice with `say`.
+    """Return whether to compile the module for the steps after the first `done`, and report the choice with `say`.
 
     Raises ConfigError if placement.compile is on and cannot work.
     """
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
-        saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
+        saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, done)
         reason = None if compiler else "no C++ compiler"
         reason = reason or ("placement.recompute is on and the device is a CPU" if _redraws(config, device) else None)
         reason = reason or EAGER.get(type(config.objective)) or EAGER_ATTENTION.get(type(config.model.attention))
@@ -74,12 +73,15 @@ def _redraws(config: Pretrain, device: torch.device) -> bool:
     )
 
 
-def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
-    """Estimate the seconds of a phase without torch.compile, from the FLOPs of its matrix products."""
-    width, masked = config.model.width, phase.sampling.masking.share
-    tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
-    weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
-    return 6 * weights * tokens / FLOPS[device.type]
+def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, done: int) -> float:
+    """Estimate the seconds of the steps after the first `done` without torch.compile, from the FLOPs of products."""
+    width, flops = config.model.width, 0.0
+    for phase in config.all_phases:
+        steps = max(0, phase.end - max(done, phase.first))
+        tokens = steps * phase.batch.rows_per_step * phase.sampling.maximum_length
+        predicted = phase.sampling.masking.share * (width**2 + vocabulary_size * width)
+        flops += 6 * tokens * (12 * config.model.layers * width**2 + predicted)
+    return flops / FLOPS[device.type]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
-from pipeline.config.phases import Phase, TwoPhases
+from pipeline.config.phases import Phase
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
@@ -135,18 +135,17 @@ def out_of_memory_as_config_error(
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and CPU_ALLOCATOR_FAILED not in str(error):
             raise
-        longer = isinstance(config.phases, TwoPhases) and phase != config.all_phases[0]
-        batch, length = ("phases", "phases") if longer else ("batch", "sampling")
+        names = phase.names
         lower = [
-            f"{batch}.rows_per_slot ({phase.batch.slot_rows})",
-            *[f"{batch}.rows_per_step ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
-            f"{length}.maximum_length ({phase.sampling.maximum_length})",
+            f"{names.rows_per_slot} ({phase.batch.slot_rows})",
+            *[f"{names.rows_per_step} ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
+            f"{names.maximum_length} ({phase.sampling.maximum_length})",
         ]
         instead = " and placement.graphs off" * (config.placement.graphs == "on")
         remedy = "" if config.placement.recompute else f", or set placement.recompute{instead}"
         half = phase.batch.dividing_rows(phase.batch.slot_rows // 2)
         if device.type == "cuda":  # only there is the size of slots chosen by what should fit
-            remedy += f"; this run keeps its slots, so start a new one: --{batch}.rows-per-slot {half}"
+            remedy += f"; this run keeps its slots, so start a new one: {names.slots_option(half)}"
         raise ConfigError(
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
             f"lower {' or '.join(lower)}{remedy}"

@@ -27,10 +27,10 @@ from pipeline.reporting import Report
 from pipeline.saved import checkpoints
 from pipeline.tracking.failures import error_line, pipeline_cause
 from pipeline.train import checkpoint
-from pipeline.train.dealing import Dealing
+from pipeline.train.dealing import Dealing, LaterStream
 from pipeline.train.job import Job
 from pipeline.train.process_group import LoopbackConfig
-from pipeline.train.worker import STREAM, run
+from pipeline.train.worker import STREAM, run, stream_of
 
 if TYPE_CHECKING:
     from pipeline.tracking.runs import MlflowRun
@@ -138,12 +138,10 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        for phase in job.config.all_phases:
-            if phase.end == job.config.steps or _newest_state(job).step < phase.end:
-                trainer = _trainer(job, resources)
-                if job.config.worker_range.elastic:
-                    take_reservation(job.folder, f"train-{trainer.train_run_context.run_id}")
-                trainer.fit()
+        trainer = _trainer(job, resources)
+        if job.config.worker_range.elastic:
+            take_reservation(job.folder, f"train-{trainer.train_run_context.run_id}")
+        trainer.fit()
     except TrainingFailedError as error:
         raise _plain_error(error, job) from error
     except SystemExit as error:  # Ray turns Ctrl-C into an exit with code 0, which would mean a finished run
@@ -193,9 +191,10 @@ def _newest_state(job: Job) -> checkpoint.State:
 
 
 def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
-    """Return the TorchTrainer that continues from the newest intact checkpoint to the end of its phase.
+    """Return the TorchTrainer that continues from the newest intact checkpoint to the end of the run.
 
-    At every start of the workers, also after a failure, the stream is rebuilt from the newest intact checkpoint.
+    At every start of the workers, also after a failure, the stream is rebuilt from the newest intact checkpoint. The
+    streams of later phases are built when the workers get there.
     """
     config = job.config
     DataContext.get_current().enable_progress_bars = False
@@ -212,28 +211,29 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             raise failure
         state = _newest_state(job)
         phase = config.phase_at(state.step)
-        ray.get(job.tracker.begin.remote(phase.first))
-        # Request one more step and round of blocks than needed, so that the stream does not end before the last step.
-        rows = (
-            offset(phase.end - phase.first + 1, phase.batch)
-            - offset(state.step - phase.first, phase.batch)
-            + most_of_round(config, phase)
-        )
+        ray.get(job.tracker.begin.remote())
         return build_stream(
             settings_for_phase(job.stream, phase),
             cursor_for_phase(state.cursor, phase, state.step),
-            rows,
+            _needed_rows(config, phase, state.step),
             min(1.0, own_cpus),
         )
 
+    def later(phase: Phase) -> Callable[[], LaterStream]:
+        settings, rows = settings_for_phase(job.stream, phase), _needed_rows(config, phase, phase.first)
+        stream = LaterStream(settings=settings, phase=phase, folder=job.folder, rows=rows, cpus=min(1.0, own_cpus))
+        return lambda: stream
+
+    streams: dict[str, Callable[[], Any]] = {STREAM: stream}
+    streams |= {stream_of(phase): later(phase) for phase in config.all_phases[1:]}
     workers = config.worker_range
     group = LoopbackConfig if is_loopback(ray.util.get_node_ip_address()) else TorchConfig
     system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(
         run,
         train_loop_config={"job": job},
-        datasets={STREAM: stream},
-        dataset_config=Dealing(datasets_to_split=[STREAM], execution_options=options),
+        datasets=streams,
+        dataset_config=Dealing(datasets_to_split=list(streams), execution_options=options),
         scaling_config=ScalingConfig(
             num_workers=(workers.least, workers.most) if workers.elastic else workers.most,
             use_gpu=resources.gpu,
@@ -251,6 +251,15 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             ),
         ),
     )
+
+
+def _needed_rows(config: Pretrain, phase: Phase, done: int) -> int:
+    """Return the rows that the stream of a phase must have, of which `done` steps of the run are over.
+
+    They are those of one more step and round of blocks, so that the stream does not end before the last step.
+    """
+    left = offset(phase.end - phase.first + 1, phase.batch) - offset(done - phase.first, phase.batch)
+    return left + most_of_round(config, phase)
 
 
 def stream_bytes(config: Pretrain) -> int:

@@ -7,12 +7,14 @@ import dataclasses
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
@@ -26,6 +28,7 @@ from pipeline.optim.loss_scale import scales_loss
 from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
 from pipeline.text.masked_rows import MaskedRows
+from pipeline.train.automatic import without_graphs
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
@@ -44,6 +47,30 @@ MOST_SKIPPED = 20
 """A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
 
 
+Opened = AbstractContextManager[tuple[Work, "Iterator[pa.Table | MaskedRows]"]]
+"""Inputs of a phase: the work of this rank, and its slots."""
+
+
+def train_phases(
+    config: Pretrain,
+    opened: Callable[[Pretrain, Phase, State], Opened],
+    module: Pretraining,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+) -> State:
+    """Train from `state` to the end of the run, one phase after another, and return the last state.
+
+    `opened` opens a phase from a state on, for `train`. Its first argument is `config`, without CUDA graphs if a new
+    run could not record them. The module keeps its compiled code from phase to phase. Raises as `train` does.
+    """
+    while state.step < config.steps:
+        with opened(config, config.phase_at(state.step), state) as (work, tables):
+            state, has_graphs = _train_recorded(work, tables, module, optimizer, state)
+        if not has_graphs:
+            config = without_graphs(config)
+    return state
+
+
 def train(
     work: Work,
     tables: "Iterator[pa.Table | MaskedRows]",
@@ -59,6 +86,17 @@ def train(
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
     are not finite.
     """
+    return _train_recorded(work, tables, module, optimizer, state)[0]
+
+
+def _train_recorded(
+    work: Work,
+    tables: "Iterator[pa.Table | MaskedRows]",
+    module: Pretraining,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+) -> tuple[State, bool]:
+    """Do the work of `train`; also return whether the steps were recorded as CUDA graphs."""
     phase = work.config.phase_at(state.step)
     for encoder in encoders_in(module):
         encoder.settings = phase.model(encoder.settings)
@@ -79,7 +117,7 @@ def train(
             timed=stragglers.timed,
         )
         take_step = partial(train_step, objective, optimizer, compute=compute)
-        return _train_phase(work, tables, module, optimizer, state, saver, stragglers, take_step)
+        return _train_phase(work, tables, module, optimizer, state, saver, stragglers, take_step), graphs is not None
 
 
 def _train_phase(
@@ -92,7 +130,7 @@ def _train_phase(
     stragglers: Stragglers,
     take_step: Callable[..., tuple[dict[str, torch.Tensor], torch.Tensor]],
 ) -> State:
-    """Do the work of `train`; `take_step` is `train_step` of this module."""
+    """Train the steps of a phase; `take_step` is `train_step` of this module."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
     if state.step == 0:
@@ -309,7 +347,7 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
     accuracies = accuracies_on_pairs(work, module)
     work.log(state.step, accuracies)
     text = blimp_text(accuracies, work.blimp.unigram_accuracy)
-    work.say(f"BLiMP after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
+    work.say(f"minimal pairs after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
     return accuracies
 
 

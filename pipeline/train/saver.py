@@ -16,6 +16,7 @@ from pipeline.optim.schedule import decay_start
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Snapshot, State
+from pipeline.train.positions import write_position
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
 """Seconds before the first retry of a failed write, and maximum seconds between retries.
@@ -119,7 +120,7 @@ class Saver:
 
     def _publish(self, state: State, taken: Snapshot) -> None:
         assert state.cursor is not None
-        checkpoint.write_position(self.folder, state.step, state.cursor)
+        write_position(self.folder, state.step, state.cursor)
         checkpoint.publish(self.folder, state, taken, self.vocabulary)
 
     def _delete_older(self, state: State) -> None:

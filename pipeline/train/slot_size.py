@@ -32,7 +32,7 @@ def slot_operators(config: Pretrain) -> int:
     """
     model = config.model
     with torch.device("meta"):
-        module = build_objective(config.objective, config.sampling, model, config.vocabulary.size)
+        module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
     applied = sum(len(encoder.applied_layers) for encoder in encoders_in(module))
     applied += getattr(config.objective, "decoder", "plain") == "enhanced"  # it applies the last layer again
     each = ATTENTION_OPERATORS.get(
@@ -54,14 +54,14 @@ def slot_advice(config: Pretrain) -> str | None:
     """
     graphs = config.placement.graphs == "off" and recording_problem(config) is None
     otherwise = ", or with --placement.graphs" * graphs
-    for prefix, phase in zip(("batch", "phases"), config.all_phases):
-        if getattr(getattr(config, prefix), "rows_per_slot", None) == "auto":
+    for phase in config.slotted_phases:
+        if phase.automatic:
             continue
-        rows, advised = phase.batch.slot_rows, advised_rows(phase, config.worker_range.most)
+        names, rows, advised = phase.names, phase.batch.slot_rows, advised_rows(phase, config.worker_range.most)
         if advised >= 2 * rows:
             return (
-                f"note: {prefix}.rows_per_slot ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "
-                f"time; it is faster with {BUSY_TOKENS:,}, if its memory is enough: --{prefix}.rows-per-slot {advised}"
+                f"note: {names.rows_per_slot} ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "
+                f"time; it is faster with {BUSY_TOKENS:,}, if its memory is enough: {names.slots_option(advised)}"
                 f"{otherwise if rows * phase.sampling.row_length <= LAUNCH_BOUND_TOKENS else ''}"
             )
     return None

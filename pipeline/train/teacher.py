@@ -90,10 +90,10 @@ def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, re
 
 def _require_positions(config: Pretrain, location: str, teacher: Initial) -> None:
     """Raise ConfigError if the run's sequences may have more tokens than the teacher has positions."""
-    for prefix, phase in zip(("sampling", "phases"), config.all_phases):
+    for phase in config.all_phases:
         if phase.sampling.maximum_length > teacher.model.maximum_positions:
             raise ConfigError(
-                f"{prefix}.maximum_length ({phase.sampling.maximum_length}) must be at most the "
+                f"{phase.names.maximum_length} ({phase.sampling.maximum_length}) must be at most the "
                 f"{teacher.model.maximum_positions} positions of {SETTING} {location}"
             )
 

@@ -1,9 +1,10 @@
 """Entry point of each Ray Train worker: build the model, read the stream, run the loop, and summarise the run."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import ray.util
 import torch
 from ray.train.torch import get_device
 
+from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.corpus.embeddings import WORDS
@@ -49,12 +51,17 @@ from pipeline.train.hardware import (
 )
 from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
-from pipeline.train.loop import train
+from pipeline.train.loop import train_phases
 from pipeline.train.teacher import start_from_teacher
 from pipeline.train.work import Work
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
-STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
+STREAM = "train"  # key, in the Ray Train trainer's `datasets`, of the stream with which the workers start
+
+
+def stream_of(phase: Phase) -> str:
+    """Return the key of the stream of a phase that begins while the workers run."""
+    return f"{STREAM}-from-{phase.first}"
 
 
 def run(settings: dict[str, Job]) -> None:
@@ -75,7 +82,7 @@ def worker_name() -> str:
 
 
 def run_worker(job: Job, device: torch.device) -> None:
-    """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
+    """Build or load the model, train to the end of the run, and send the summary to the tracker."""
     if (recorded := read_run(job.folder)) is None:  # the driver wrote the file, but this machine does not see it
         raise unshared_output(job.config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
     if job.graphs_automatic:
@@ -83,9 +90,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     config, stream = job.config, job.stream
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks = prefetch_first_block(
-        ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
-    )
+    blocks = _blocks_of(STREAM)
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else no_op
     precision = chosen_precision(config.placement, device)
@@ -100,28 +105,71 @@ def run_worker(job: Job, device: torch.device) -> None:
         say(f"training on {world} worker{'s' * (world > 1)} of {config.worker_range}")
     if folder:
         say(f"continuing after step {state.step}")
-    phase = config.phase_at(state.step)
-    if len(config.all_phases) > 1:
-        say(
-            f"steps {phase.first + 1:,} to {phase.end:,}: sequences of at most {phase.sampling.maximum_length} tokens"
-            + share_of_masks(phase, config.all_phases)
-        )
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
-    work = _work_of(job, device, precision, phase, tokenizer, say)
-    if not folder:
-        state = _initial_state(job, work, module, tokenizer, precision)
-    if state.step == phase.first:
-        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, module, tokenizer)))
-    compiling = compiles(
-        config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
+    inputs = PhaseInputs(
+        job=job,
+        device=device,
+        precision=precision,
+        module=module,
+        tokenizer=tokenizer,
+        say=say,
+        phase=config.phase_at(state.step),
+        blocks=blocks,
     )
+    if not folder:
+        state = _initial_state(job, inputs.work, module, tokenizer, precision)
+    compiling = compiles(config, size, device, state.step, say)
     with compiled(module, world, overlaps=config.placement.graphs != "on") if compiling else nullcontext():
-        state = train(work, slots_of_blocks(blocks, phase.batch.slot_rows), module, optimizer, state)
-    if state.step < config.steps:  # another phase follows
-        return
-    summary = summarise(job, work, module, state, phase, tokenizer)
+        state = train_phases(config, inputs.opened, module, optimizer, state)
+    summary = summarise(job, inputs.work, module, state, inputs.phase, tokenizer)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
+
+
+@dataclass(kw_only=True)
+class PhaseInputs:
+    """Inputs of one phase after another on a worker: its work, which has the phase's held-out rows, and its blocks."""
+
+    job: Job
+    device: torch.device
+    precision: str
+    module: Pretraining
+    tokenizer: CachedTokenizer
+    say: Report
+    phase: Phase
+    """At first, the phase in which the workers start."""
+    blocks: Generator[pa.Table]
+    work: Work = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.work = self._begun(self.job.config)
+
+    @contextmanager
+    def opened(self, config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[pa.Table]]]:
+        """Open a phase for `train_phases`: the one in which the workers started, or the next one."""
+        if phase != self.phase:
+            self.phase, self.blocks = phase, _blocks_of(stream_of(phase))
+            self.work = self._begun(config)
+        if state.step == phase.first:
+            values = heldout_baselines(self.job.stream, self.work, self.module, self.tokenizer)
+            self.work.log(state.step, baseline_metrics(values))
+        yield self.work, slots_of_blocks(self.blocks, phase.batch.slot_rows)
+        self.blocks.close()  # ends this stream, so that the next one has its CPUs and memory
+
+    def _begun(self, config: Pretrain) -> Work:
+        """Report the phase, and return its work."""
+        phase, phases = self.phase, config.all_phases
+        if len(phases) > 1:
+            length = f"sequences of at most {phase.sampling.maximum_length} tokens"
+            self.say(f"steps {phase.first + 1:,} to {phase.end:,}: {length}{share_of_masks(phase, phases)}")
+        job = dataclasses.replace(self.job, config=config)
+        return _work_of(job, self.device, self.precision, phase, self.tokenizer, self.say)
+
+
+def _blocks_of(name: str) -> Generator[pa.Table]:
+    """Return this worker's blocks of a stream; the first one is requested at once. Every rank must call this."""
+    shard = ray.train.get_dataset_shard(name)
+    return prefetch_first_block(iter(shard.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)))
 
 
 def _work_of(
@@ -158,15 +206,19 @@ def _work_of(
     )
 
 
-def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Return the blocks in order. The first block is requested at once, while the caller builds the model."""
-    coming = iter(blocks)
+def prefetch_first_block(coming: Generator[pa.Table]) -> Generator[pa.Table]:
+    """Return the blocks in order. The first block is requested at once, while the caller builds the model.
+
+    Once a block was taken, closing the result closes `coming`.
+    """
     first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
 
-    def in_order() -> Iterator[pa.Table]:
-        if (block := first.result()) is not None:
-            yield block
-            yield from coming
+    def in_order() -> Generator[pa.Table]:
+        block = first.result()
+        with closing(coming):
+            if block is not None:
+                yield block
+                yield from coming
 
     return in_order()
 

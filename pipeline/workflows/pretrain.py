@@ -44,7 +44,7 @@ from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.plan_here import passes_over, passes_warning
 from pipeline.train.probe import gpus_of_machine, require_usable_gpus
 from pipeline.train.prompts import with_prompts
-from pipeline.train.run_data import find_corpus, stream_settings
+from pipeline.train.run_data import find_corpus, stream_settings, with_known_steps
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
@@ -71,6 +71,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
+        config = with_known_steps(config, stream, report)
         start = read_start(config, stream, models.initial, models.teacher or models.vector_teacher)
         if start.summary is not None:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")

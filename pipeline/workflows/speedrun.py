@@ -53,7 +53,7 @@ def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
         tokens=summary["tokens"],
         epoch=summary["epochs"],
         seconds=summary["training_seconds"],
-        bits_per_byte=heldout_scores(summary["heldout_after"])[BITS],
+        bits_per_byte=heldout_scores(summary["heldout_after"]).get(BITS),
         even=even,
         whole=whole,
     )

@@ -19,7 +19,9 @@ from jobs import pretrain
 from pipeline.command_line.arguments import Argument
 from pipeline.command_line.command import Command
 from pipeline.command_line.main import JOBS
-from tests.documents import FENCED, ROOT, Written, commands
+from pipeline.config.data import FullSentences
+from pipeline.train.summary import next_commands
+from tests.documents import FENCED, ROOT, Written, commands, split
 
 COMMANDS = list(dict.fromkeys(commands()))
 OF_JOBS = [written for written in COMMANDS if written.job in JOBS]
@@ -71,6 +73,26 @@ def test_a_job_takes_its_command(parse_only: None, capsys: pytest.CaptureFixture
         if not taken:
             refused.append(f"{written}: {capsys.readouterr().err}")
     assert refused == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_job_takes_its_command_at_the_end_of_a_run(
+    device: str, parse_only: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = {"name": "mine", "export": "/my output/runs/mine/export", "device": device}
+    lines = next_commands(summary | {"blanks": {}, "heldout_after": {}}).splitlines()
+    written = [Written(page="a run", words=words) for line in lines if "jobs/" in line for words in split(line)]
+    assert [one.job for one in written] == ["embed", "search", "finetune", "pretrain"]
+    settings = []
+    for one in written:
+        with pytest.raises(Parsed) as parsed:
+            run_job(one)
+        settings.append(parsed.value.args[0])
+    embed, search, finetune, continued = settings
+    assert embed.checkpoint == finetune.checkpoint == continued.init == "/my output/runs/mine/export"
+    assert embed.output == search.vectors == "/my output/vectors/mine"
+    assert continued.batch.rows_per_step == (64 if device == "cpu" else 256)
+    assert isinstance(continued.sampling.pairs, FullSentences), "not every model has a head for pairs"
 
 
 def test_a_misspelt_command_is_refused(parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words
 from pipeline.errors import ConfigError
 
 
-def lap(seed: int, **changed: float) -> Lap:
+def lap(seed: int, **changed: float | None) -> Lap:
     values = {"epoch": 6, "seconds": 3_600.0, "bits_per_byte": 2.0, "even": 0.58, "whole": 0.57} | changed
     return Lap(seed=seed, steps=500, tokens=16_000_000, **values)  # ty: ignore[invalid-argument-type]
 
@@ -55,3 +55,8 @@ def test_two_seeds_have_no_interval_and_a_run_of_eleven_epochs_breaks_a_rule() -
         "9,000 words. An interval needs 3 seeds.",
         "Not by the rules: seed 1 read the text more than 10 times.",
     ]
+
+
+def test_a_text_without_a_held_out_part_has_no_bits_per_byte() -> None:
+    lines = lap_lines([lap(0, bits_per_byte=None)], 9_000)
+    assert lines[1].split()[5] == "–" and len(lines) == 4

@@ -41,8 +41,10 @@ def test_a_list_of_numbers_is_checked_and_described() -> None:
     command = Command(prog="finetune", about="", settings=Finetune)
     words = ["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8", "--similarity.dimensions", "16"]
     assert command.parse(command.words(words)).similarity.dimensions == (8, 16)
-    with pytest.raises(ConfigError, match=r"^similarity.dimensions \('8,16'\) must be a list of whole numbers$"):
-        command.words(["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,16"])
+    words = ["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,16", "--similarity.dimensions", "32"]
+    assert command.parse(command.words(words)).similarity.dimensions == (8, 16, 32)
+    with pytest.raises(ConfigError, match=r"^similarity.dimensions \('x'\) must be a list of whole numbers$"):
+        command.words(["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,x"])
     option = next(option for option in options_of(Finetune) if option.path == "similarity.dimensions")
     assert option.metavar == "INT"
 
@@ -200,7 +202,7 @@ MISSPELT = {
     ),
     "bert-tiny bert-mini": "word bert-mini is not an option or kind such as schedule:warmup-stable-decay",
     "optimizer:lamb optimizer:adam-w": "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w",
-    "--schedule.warmup-steps 4": (
+    "bert-tiny --schedule.warmup-steps 4": (
         "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
         "but schedule is linear-decay: choose one of these kinds, or leave the option out"
     ),

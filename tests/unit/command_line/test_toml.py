@@ -53,9 +53,10 @@ TOGETHER = {
     "contrastive": "sampling.pairs:two-crops",
     "distilled-vectors": "sampling.pairs:sentences",
     "sentences": "objective:distilled-vectors",
+    "several-phases": "--phases.masking-shares=0.1",
     **dict.fromkeys(("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"), "objective:contrastive"),
 }
-"""Kinds that need another kind."""
+"""Kinds that need another kind, or an option."""
 
 
 def test_every_kind_comes_back_as_it_went(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_fine_tuning_has_the_same_form(tmp_path: Path) -> None:
 
 def test_a_file_may_say_only_a_part_and_options_replace_it(tmp_path: Path) -> None:
     text = (
-        'corpus = ["a", "b"]\nsteps = 7\n\n[optimizer]\nclip_norm = 2\n\n'
+        'preset = "bert-tiny"\ncorpus = ["a", "b"]\nsteps = 7\n\n[optimizer]\nclip_norm = 2\n\n'
         '[schedule]\nkind = "constant-rate"\nwarmup_steps = 3\n'
     )
     config = read(tmp_path, text)
@@ -144,7 +145,7 @@ def test_on_and_off_may_be_true_and_false_in_a_file(tmp_path: Path) -> None:
 def test_options_may_mend_what_does_not_fit_in_a_file(tmp_path: Path) -> None:
     text = "[batch]\nrows_per_slot = 48\n"
     with pytest.raises(
-        ConfigError, match=r"^batch.rows_per_step \(64\) must be a multiple of batch.rows_per_slot \(48\)$"
+        ConfigError, match=r"^batch.rows_per_step \(256\) must be a multiple of batch.rows_per_slot \(48\)$"
     ):
         read(tmp_path, text)
     assert read(tmp_path, text, "--batch.rows-per-step", "96").batch.slots_per_step == 2
@@ -159,8 +160,8 @@ REFUSED = {
     ),
     "learning_rate = 1\n": "line 1: learning_rate does not exist; did you mean optimizer.learning_rate?",
     "[optimzer]\nbeta1 = 1\n": "line 1: optimzer does not exist; did you mean optimizer?",
-    "[schedule]\nwarmup_steps = 1\n": (
-        "line 2: schedule.warmup_steps belongs to kind constant-rate or warmup-stable-decay, "
+    "preset = 'bert-tiny'\n[schedule]\nwarmup_steps = 1\n": (
+        "line 3: schedule.warmup_steps belongs to kind constant-rate or warmup-stable-decay, "
         "but schedule.kind is linear-decay"
     ),
     "seed = 1\nsteps = 'many'\n": "line 2: steps ('many') must be a whole number",

@@ -17,7 +17,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.saved import run
 from pipeline.show.seen import documents_of, position_before, recompute_rows
 from pipeline.train import run_identity
-from pipeline.train.checkpoint import write_position
+from pipeline.train.positions import write_position
 from pipeline.train.run_stream import stream_of_run
 
 

@@ -20,7 +20,7 @@ def starts(*errors: tuple[BaseException | None, int]) -> tuple[list[str], str | 
     """Lines of starts of the workers, each ending with an error after a step, and what ends the run."""
     failures, lines = Failures(), []
     for error, step in errors:
-        lines.append(failures.begin(0))
+        lines.append(failures.begin())
         if error:
             lines.append(failures.add(failure_of(error, PLACE), step))
     return [line for line in lines if line], failures.error and str(failures.error)
@@ -50,12 +50,12 @@ def test_steps_between_or_another_error_go_on() -> None:
 
 def test_all_workers_of_one_start_are_one_failure() -> None:
     failures = Failures()
-    failures.begin(0)
+    failures.begin()
     assert failures.add(failure_of(RuntimeError("broken"), PLACE), 0) and not failures.add(
         failure_of(RuntimeError("broken"), "worker 0 on 10.0.0.1"), 0
     )
     assert failures.error is None
-    failures.begin(0)
+    failures.begin()
     failures.add(failure_of(RuntimeError("broken"), PLACE), 0)
     assert failures.error is not None
 
@@ -85,10 +85,9 @@ def test_a_lost_worker_is_told_where_the_workers_start_again() -> None:
         assert ended is None and lines[0] == lost and f"{PLACE} failed again: {type(echo).__name__}: " in lines[1]
 
 
-def test_the_next_phase_is_no_new_start() -> None:
+def test_a_second_start_is_told() -> None:
     failures = Failures()
-    assert [failures.begin(phase) for phase in (0, 90, 90)] == [
-        None,
+    assert [failures.begin() for _ in range(2)] == [
         None,
         "the workers start again, because a worker was lost or the number of nodes changed",
     ]

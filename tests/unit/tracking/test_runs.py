@@ -382,9 +382,9 @@ def test_what_the_driver_asks_for() -> None:
     tracker.log(10, {"train/loss": 3.0})
     tracker.log(10, {"heldout/mlm_loss": 4.0})
     assert tracker.progress() == (10, {"train/loss": 3.0})
-    tracker.begin(0)
+    tracker.begin()
     tracker.fail(failure_of(RuntimeError("broken"), "worker 0"))
-    tracker.begin(0)
+    tracker.begin()
     assert tracker.failure() is None
     tracker.fail(failure_of(first := DataError("a"), "worker 0"))
     tracker.fail(failure_of(ConfigError("b"), "worker 1"))

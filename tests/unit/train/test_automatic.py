@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_usual_slots
-from pipeline.config.phases import OnePhase, TwoPhases
+from pipeline.config.phases import OnePhase, SeveralPhases, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.errors import ConfigError
@@ -28,8 +28,8 @@ CPU = Where(on_gpus=False)
 def rows_of(config: Pretrain, where: Where, recorded: dict[str, Any] | None = None) -> tuple[Any, ...]:
     """The rows per slot of all phases."""
     chosen, _ = with_choices(config, recorded, where)
-    groups = (chosen.batch, chosen.phases) if isinstance(chosen.phases, TwoPhases) else (chosen.batch,)
-    return tuple(group.rows_per_slot for group in groups)
+    assert not any(phase.automatic for phase in chosen.all_phases)
+    return tuple(phase.batch.rows_per_slot for phase in chosen.all_phases)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,9 @@ def rows_of(config: Pretrain, where: Where, recorded: dict[str, Any] | None = No
         ({"phases": TwoPhases()}, H200, (256, 64)),
         ({"phases": TwoPhases()}, CPU, (32, 8)),
         ({"phases": TwoPhases(rows_per_slot=4)}, H200, (256, 4)),
+        ({"phases": SeveralPhases(maximum_lengths=(256, 512), rows_per_step=(128, 256))}, H200, (256, 128, 64)),
+        ({"phases": SeveralPhases(maximum_lengths=(256, 512))}, CPU, (32, 16, 8)),
+        ({"phases": SeveralPhases(masking_shares=(0.1, 0.05))}, H200, (256, 256, 256)),
     ],
 )
 def test_rows_of_a_slot_by_device_workers_and_step(changed: dict[str, Any], where: Where, rows: tuple[int]) -> None:
@@ -114,6 +117,8 @@ def test_a_run_goes_on_with_its_slots_on_any_machine() -> None:
     assert [rows_of(config, where, recorded) for where in (H200, SMALL, CPU)] == [(64, 16)] * 3
     assert with_choices(config, recorded, H200)[1] is None
     assert rows_of(replace(BASE, batch=Batch(rows_per_slot=8)), CPU, recorded) == (8,), "refused later, as a difference"
+    several = replace(BASE, phases=SeveralPhases(maximum_lengths=(256, 512)))
+    assert rows_of(several, H200, {"batch.rows_per_slot": 64, "phases.rows_per_slot": [16, 4]}) == (64, 16, 4)
     with pytest.raises(ConfigError) as refused:
         with_choices(replace(config, workers=8), recorded, CPU)
     assert str(refused.value) == (

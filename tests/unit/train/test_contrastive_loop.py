@@ -172,7 +172,7 @@ def test_both_passes_are_never_compiled(config: Pretrain) -> None:
         "gradients and in one without: set placement.compile to auto or off"
     )
     said: list[str] = []
-    assert not compiles(config, 120, CPU, config.phase_at(0), said.append)
+    assert not compiles(config, 120, CPU, 0, said.append)
     assert said == [
         "torch.compile is off (objective contrastive needs equal dropout in a pass with gradients and in one without)"
     ]

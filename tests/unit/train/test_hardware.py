@@ -7,7 +7,7 @@ from pipeline.config.data import Sampling, TokenMasking, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
-from pipeline.config.phases import FallingMasks, TwoPhases
+from pipeline.config.phases import FallingMasks, SeveralPhases, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import device_peak, out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
@@ -34,6 +34,16 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
             ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"
         ),
         out_of_memory_as_config_error(longer, longer.phase_at(9), 10, CPU),
+    ):
+        raise MemoryError
+    several = replace(longer, phases=SeveralPhases(maximum_lengths=(256, 512)))
+    with (
+        pytest.raises(
+            ConfigError,
+            match=r"lower phases.rows_per_slot \(16\) or phases.maximum_lengths \(256\), .* start a new one: "
+            "--phases.rows-per-slot with 8 for phase 2",
+        ),
+        out_of_memory_as_config_error(several, several.phase_at(3), 4, torch.device("cuda")),
     ):
         raise MemoryError
     sampling = Sampling(masking=TokenMasking(share=0.3))

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.phases import TwoPhases
+from pipeline.config.phases import SeveralPhases, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.presets.table import PRESETS
@@ -50,6 +50,8 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
     phases = TwoPhases(maximum_length=512, rows_per_step=512, rows_per_slot=8)
     second = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256), phases=phases)
     assert "--phases.rows-per-slot 64" in str(slot_advice(second))
+    third = replace(second, phases=SeveralPhases(maximum_lengths=(128, 512), rows_per_slot=(256, 8)))
+    assert "--phases.rows-per-slot with 64 for phase 3" in str(slot_advice(third))
 
 
 def test_the_plan_has_the_advice() -> None:

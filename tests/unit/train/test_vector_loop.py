@@ -103,7 +103,7 @@ def test_what_has_no_masked_token_head_fills_no_blanks(config: Pretrain, tiny_co
 
 def test_it_is_never_compiled(config: Pretrain) -> None:
     lines: list[str] = []
-    assert not compiles(config, 100, CPU, config.phase_at(0), lines.append)
+    assert not compiles(config, 100, CPU, 0, lines.append)
     reason = "objective distilled-vectors calls a teacher in each step, and the teacher cannot be compiled"
     assert lines[0] == f"torch.compile is off ({reason})"
     with pytest.raises(ConfigError, match=f"because {reason}: set"):
