@@ -47,7 +47,7 @@ finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloa
 # Two processes; the tests on Ray first.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
 UNIT := text wikipedia tables tasks objectives saved fine_tuned show model embed predict export adapt ablation evaluation workflows command_line
-LOOSE := config errors imports moved mutants touched tree
+LOOSE := config errors imports moved mutants project_files touched tree
 QUICK := $(UNIT:%=tests/unit/%) $(LOOSE:%=tests/unit/test_%.py)
 
 lint: $(VENV)/.installed-test ## lint, formatting and types

@@ -43,6 +43,7 @@ def test_it_holds_every_package_and_the_data_files(wheel: Path) -> None:
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("pipeline/**/*.py")}
     modules |= {f"pipeline/jobs/{path.name}" for path in ROOT.glob("jobs/*.py")}
     assert modules <= names and {"pipeline/py.typed", "pipeline/prices.toml", "pipeline/CHANGELOG.md"} <= names
+    assert {f"pipeline/{path.relative_to(ROOT)}" for path in ROOT.glob("jobs/**/*.md")} <= names
     tops = {name.split("/")[0] for name in names}
     assert sorted(top for top in tops if not top.endswith(".dist-info")) == ["pipeline"]
 
