@@ -4,9 +4,9 @@
     python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
     torchrun --nproc-per-node 8 jobs/bench.py train bert-base --tokens tokens.npz
 
-Options are those of the job `pretrain`. There is one phase, unless phases:KIND is given: then a preset's phases, if it
-has that kind, and the file gives rows of any length. Checkpoints are written to
-OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
+Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
+kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a
+stopped run cannot be continued.
 """
 
 import os
@@ -28,6 +28,7 @@ from pipeline.batch import Batch
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
 from pipeline.command_line.arguments import Extra, extras
 from pipeline.command_line.command import Command
+from pipeline.command_line.options import flag_of
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
 from pipeline.config.data import Sampling, VocabularySettings
@@ -405,10 +406,14 @@ def main(arguments: Sequence[str]) -> int:
     if location is None:
         raise ConfigError(f"--tokens is missing: {EXTRA[0].text}")
     interrupt_on_sigterm()
+    is_first = os.environ.get("RANK", "0") == "0"
     chosen = any(word.kind is not None and word.kind[0] == "phases" for word in words)
+    if is_first and not chosen and default.phases != single.phases:
+        kind = flag_of(type(default.phases))
+        print_line(f"note: one phase, although preset {preset} has more: phases:{kind} trains them")
     config = with_name(with_words_rate(command.parse(words, default if chosen else single)), preset)
     require_init(preset, config)
     measured = train_on_tokens(config, location, print_line)
-    if os.environ.get("RANK", "0") == "0":
+    if is_first:
         print_line(table_of(measured))
     return 0
