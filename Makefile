@@ -30,9 +30,7 @@ pretrain: $(VENV)/.installed ## train a small BERT on the built-in corpus throug
 	@cluster/head.sh submit python jobs/pretrain.py $(PRESET) --output '$(OUTPUT)' $(ARGS)
 	@echo
 	@echo "another run:   make pretrain ARGS='--seed 1'        the runs as pictures:   make mlflow        the head:   make stop"
-	@echo "your own text, in a shell set up by these two lines:"
-	@cluster/head.sh environment | sed 's/^/    /'
-	@echo "    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --steps 500 --workers 2"
+	@echo "a shell for \`ray job submit\` to this head, by the lines of:   cluster/head.sh environment"
 
 # The newest run's model, or CHECKPOINT=…
 newest = checkpoint='$(CHECKPOINT)'; test -n "$$checkpoint" || checkpoint=$$(ls -td '$(OUTPUT)'/runs/*/export 2>/dev/null | head -1); \

@@ -11,9 +11,9 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py step mini --family electra
     python jobs/bench.py shape mini --family albert
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
+    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
     python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --blimp BLIMP --at-once 8
-    python jobs/bench.py gpu --tokens tokens.npz --blimp BLIMP
+    python jobs/bench.py gpu --token-file tokens.npz --blimp BLIMP
     python jobs/bench.py job
     python jobs/bench.py scale
     python jobs/bench.py checkpoint --preset bert-base

@@ -1,6 +1,6 @@
 """Pretrain a BERT-family encoder on raw text, from a preset's settings.
 
-    python jobs/pretrain.py bert-tiny
+    python jobs/pretrain.py encoder-xs --corpus PATH_OR_URL --epochs 10
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus ANOTHER --steps 500 --workers 2
     python jobs/pretrain.py bert-mini --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
@@ -44,17 +44,26 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
     from pipeline.errors import ConfigError
-    from pipeline.presets.table import PRESETS, as_toml, require_init, split_preset, starting_point
+    from pipeline.presets.table import (
+        ABOUT_PRESETS,
+        as_toml,
+        require_init,
+        split_preset,
+        starting_point,
+        unnamed_note,
+        with_given_length,
+    )
     from pipeline.reporting import print_line
     from pipeline.saved.naming import with_name
 
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
+    about = f"{__doc__}\n{ABOUT_PRESETS}"
     command = Command(prog="jobs/pretrain.py [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
     words = command.words(rest, starting_point(preset, None)[1])
     asked = extras(words)
+    note = unnamed_note(preset, asked.get("config"))
     preset, default = starting_point(preset, asked.get("config"))
-    unnamed = with_words_rate(command.parse(words, default))
+    unnamed = with_words_rate(command.parse(words, with_given_length(default, words)))
     config = with_name(unnamed, preset)
     require_init(preset, config)
     if "show" in asked:
@@ -65,6 +74,8 @@ def main(arguments: Sequence[str]) -> None:
     config = with_begun_name(unnamed, preset)
     if "gpu" in asked and "plan" not in asked:
         raise ConfigError(f"gpu ({asked['gpu']}) is for a plan, and a run asks its GPUs: add --plan, or leave it out")
+    if note is not None:
+        print_line(note)
     if "plan" in asked:
         from pipeline.train.plan_here import whole_plan
 
@@ -72,10 +83,11 @@ def main(arguments: Sequence[str]) -> None:
         return
 
     set_ray_defaults()
-    from pipeline.train.summary import summary_text
+    from pipeline.train.summary import next_commands, summary_text
     from pipeline.workflows.pretrain import pretrain
 
-    print(f"\n{summary_text(pretrain(config, print_line))}")
+    summary = pretrain(config, print_line)
+    print(f"\n{summary_text(summary)}\n\n{next_commands(summary)}")
 
 
 if __name__ == "__main__":

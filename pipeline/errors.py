@@ -12,7 +12,7 @@ MOST_LISTED = 20
 COMMAND = "bertstream"
 JOBS = (
     *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),
-    *("mine", "adapt", "ablate", "export", "serve", "show", "bench"),
+    *("mine", "adapt", "ablate", "speedrun", "export", "serve", "show", "bench"),
 )
 SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 

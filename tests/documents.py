@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "jobs/*.md", "cluster/README.md", "pipeline/*.md", "jobs/[!_]*.py")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "jobs/*.md",
+    "jobs/results/*.md",
+    "cluster/README.md",
+    "pipeline/*.md",
+    "jobs/[!_]*.py",
+)
 """Documents, and the jobs, whose docstrings are their help."""
 
 FENCED = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -38,6 +38,9 @@ SECOND_TIER: dict[str, tuple[str, ...]] = {
     "jobs": (DOCUMENTS, RAY("wheel")),
     "Makefile": (DOCUMENTS,),
     "README.md": (DOCUMENTS,),
+    "CONTRIBUTING.md": (),
+    "CITATION.cff": (),
+    ".github": (),
     "LICENSE": (),
     "tests": (),  # its documents
 }

@@ -6,22 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pipeline.ablation.steps import RowLengths, steps_for_tokens, tokens_of
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
-from pipeline.corpus.stream import StreamSettings, window_rows
+from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.saved.naming import identifying_settings
-from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.train.counted_steps import steps_for_tokens, tokens_of
 from pipeline.train.initial import read_initial
-from pipeline.train.run_data import find_corpus, stream_settings
+from pipeline.train.run_data import find_corpus, row_lengths, stream_settings
 from pipeline.train.teacher import with_teacher
 
 Train = Callable[[Pretrain, Report], dict[str, Any]]
@@ -80,7 +77,7 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
     if (stored := storage.read_object(location)) and stored.get("key") == key:
         return stored["steps"], stored["expected"]
     samplings = dict.fromkeys(phase.sampling for phase in config.all_phases)
-    rows = {sampling: _row_lengths(replace(stream, sampling=sampling, seed=seed)) for sampling in samplings}
+    rows = {sampling: row_lengths(replace(stream, sampling=sampling, seed=seed)) for sampling in samplings}
     try:
         steps = steps_for_tokens(config, tokens, rows)
         expected = round(tokens_of(replace(config, steps=steps), rows))
@@ -88,18 +85,6 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
         raise ConfigError(f"variant {variant.label!r}: {error}") from error
     storage.write_json(location, {"key": key, "steps": steps, "expected": expected})
     return steps, expected
-
-
-def _row_lengths(stream: StreamSettings) -> RowLengths:
-    """Return the lengths of a stream's rows. A window is read when it is first needed."""
-    tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
-
-    def of_window(number: int) -> np.ndarray:
-        train = stream.corpus.train
-        rows = window_rows(stream, tokenizer, train, *divmod(number, len(train)))
-        return rows["ids"].combine_chunks().value_lengths().to_numpy()
-
-    return RowLengths(of_window, stream.corpus.folder)
 
 
 def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettings]:

@@ -13,7 +13,7 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Replaced
 from pipeline.config.placement import ModelPlacement, TrialPlacement
-from pipeline.config.predict import Score
+from pipeline.config.predict import Score, Selection
 from pipeline.files import storage
 from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
@@ -63,9 +63,9 @@ def outcome_of(
     """Return a finished run's outcome. Stored scores of this run are not computed again."""
     after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
     loss = after.get(HELDOUT_LOSS)
-    scores = {} if isinstance(run.objective, Replaced) else _heldout_scores(after)
+    scores = {} if isinstance(run.objective, Replaced) else heldout_scores(after)
     if config.blimp is not None and not isinstance(run.objective, Replaced):
-        scores |= _blimp(config, summary, scoring, report)
+        scores |= blimp_scores(config, config.blimp, config.blimp_pairs, summary, scoring, report)
     for task in config.task:
         scores |= _tuned(config, task, run, summary, tuning, report)
     return Outcome(
@@ -82,20 +82,25 @@ def outcome_of(
     )
 
 
-def _heldout_scores(after: dict[str, float]) -> dict[str, float]:
+def heldout_scores(after: dict[str, float]) -> dict[str, float]:
     """Return the held-out scores of a summary: nats per masked token, and bits per byte of masked words."""
     names = {HELDOUT_LOSS: LOSS, "heldout/bits_per_byte": BITS}
     return {name: after[metric] for metric, name in names.items() if metric in after}
 
 
-def _blimp(config: Ablate, summary: dict[str, Any], scoring: Scoring, report: Report) -> dict[str, float]:
-    """Return the run's accuracies on BLiMP."""
+def blimp_scores(
+    run: Pretrain, blimp: str, pairs: Selection, summary: dict[str, Any], scoring: Scoring, report: Report
+) -> dict[str, float]:
+    """Return a finished run's accuracies on `pairs` of BLiMP, by the names of BLIMP; `run` says where to compute.
+
+    Stored accuracies of this run are not computed again.
+    """
     wanted = Score(
         checkpoint=summary["export"],
-        blimp=config.blimp,
-        pairs=config.blimp_pairs,
+        blimp=blimp,
+        pairs=pairs,
         placement=ModelPlacement(
-            device=config.placement.device, threads=config.placement.threads, address=config.placement.address
+            device=run.placement.device, threads=run.placement.threads, address=run.placement.address
         ),
     )
 
@@ -103,8 +108,9 @@ def _blimp(config: Ablate, summary: dict[str, Any], scoring: Scoring, report: Re
         report(f"BLiMP of {summary['name']}")
         return scoring(wanted, lambda line: None)
 
-    key = {"pairs": config.blimp_pairs, "checkpoint": summary["checkpoint"]}
-    accuracies = _stored(config, summary, f"blimp-{config.blimp_pairs}", key, compute)
+    # The folder too: it may hold other minimal pairs than BLiMP's.
+    key = {"pairs": pairs, "checkpoint": summary["checkpoint"], "folder": blimp}
+    accuracies = _stored(run.output, summary, f"blimp-{pairs}", key, compute)
     return {name: accuracies[scorer] for scorer, name in BLIMP.items() if scorer in accuracies}
 
 
@@ -135,14 +141,14 @@ def _tuned(
 
     key = {"seeds": config.tuning_seeds, "recipe": flatten(recipe), "task": task, "data": config.data}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
-    return _stored(config, summary, f"{task}-{digest}", key, compute)
+    return _stored(config.output, summary, f"{task}-{digest}", key, compute)
 
 
 def _stored(
-    config: Ablate, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
+    output: str, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
 ) -> dict[str, float]:
     """Return a run's scores: the stored scores if their key is `key`; otherwise compute and store the scores."""
-    location = storage.join(config.output, FOLDER, "scores", summary["name"], f"{name}.json")
+    location = storage.join(output, FOLDER, "scores", summary["name"], f"{name}.json")
     key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
     stored = storage.read_object(location)
     if stored is not None and stored.get("key") == key:

@@ -13,6 +13,7 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain, with_usual_slots, with_words_rate
+from pipeline.config.length import LENGTHS
 from pipeline.errors import ConfigError
 from pipeline.saved.naming import DATA, IDENTITY, default_name, is_unrecorded
 
@@ -82,7 +83,8 @@ def _base_of(config: Ablate) -> Pretrain:
 
     All variants have the rows per slot of a CPU if these are `auto`, so that a comparison does not depend on a GPU.
     """
-    base = Pretrain(**{each.name: getattr(config, each.name) for each in dataclasses.fields(Pretrain)})
+    names = {each.name for each in dataclasses.fields(Pretrain)} - {"tokens"}  # each run gets the steps for its tokens
+    base = Pretrain(**{name: getattr(config, name) for name in names})
     return with_usual_slots(with_words_rate(base))
 
 
@@ -161,9 +163,9 @@ def _refuse_shared(name: str) -> None:
     known = {option.path for option in options_of(Pretrain)} | set(kinds)
     if name not in known:
         raise ConfigError(f"over ({name}): no setting of pretraining has this name{did_you_mean(nearest(name, known))}")
-    if name == "steps":
+    if name in LENGTHS:
         raise ConfigError(
-            "over (steps) cannot be set: all variants get the same tokens or minutes, which determine the steps"
+            f"over ({name}) cannot be set: all variants get the same tokens or minutes, which determine the steps"
         )
     if name.split(".")[0] in SHARED:
         raise ConfigError(

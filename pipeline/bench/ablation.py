@@ -12,20 +12,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
-import numpy as np
 import torch
 
 from pipeline.ablation.command import read_ablate_with_extra
 from pipeline.ablation.outcomes import Outcome, outcome_of
 from pipeline.ablation.results import result_of
-from pipeline.ablation.steps import RowLengths, steps_for_tokens
 from pipeline.ablation.table import table_lines
 from pipeline.ablation.variants import Variant, ablation_name, variants_of
+from pipeline.bench.token_steps import row_lengths
 from pipeline.bench.train import RESULT, train_on_tokens
 from pipeline.bench.train import slots as cut_into_slots
 from pipeline.bench.turns import median_seconds
@@ -35,7 +33,6 @@ from pipeline.command_line.options import flag_of
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.ablate import Ablate
 from pipeline.config.checks import require
-from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus import token_file
@@ -51,6 +48,7 @@ from pipeline.reporting import duration, no_op, print_line
 from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
+from pipeline.train.counted_steps import steps_for_tokens
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
 from pipeline.train.slots import make_slot
 from pipeline.train.step import StepContext, train_step
@@ -69,14 +67,9 @@ def _with_steps(variant: Variant, config: Ablate, tokens: TokenFile, location: s
     steps = {}
     for seed in config.all_seeds:
         samplings = dict.fromkeys(phase.sampling for phase in variant.config.all_phases)
-        rows = {each: RowLengths(partial(_row_lengths, tokens, each, seed), location) for each in samplings}
+        rows = {each: row_lengths(tokens, location, each, seed) for each in samplings}
         steps[seed] = steps_for_tokens(replace(variant.config, seed=seed), config.token_count, rows)
     return replace(variant, steps=steps)
-
-
-def _row_lengths(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> np.ndarray:
-    """Return the number of tokens of each row of a window, which is counted through all epochs."""
-    return rows_of_window(tokens, sampling, seed, number).lengths
 
 
 def _step_of(config: Pretrain, tokens: TokenFile, device: torch.device) -> Callable[[int], None]:

@@ -236,7 +236,7 @@ def _vocabulary_of(specs: Sequence[str], wanted: VocabularySettings, folder: str
     corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
     texts = (row for window in corpus.train for row in read_window(corpus, window)["text"].to_pylist())
     splitting = splitting_of(wanted)
-    return train_vocabulary(texts, size=wanted.size, lowercase=splitting.lowercase, kind=splitting.kind)
+    return train_vocabulary(texts, size=wanted.most_entries, lowercase=splitting.lowercase, kind=splitting.kind)
 
 
 def verdict(ratios: dict[str, float]) -> int:

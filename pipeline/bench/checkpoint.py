@@ -33,7 +33,7 @@ def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost
     The checkpoints go into a temporary folder in `output` (None: in the system's temporary folder).
     """
     vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
-    module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
+    module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.most_entries)
     optimizer = build_optimizer(config.optimizer, module)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)

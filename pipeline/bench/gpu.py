@@ -3,7 +3,7 @@
 The bench needs no Ray. The training is of bert-small on a file of tokens (`python jobs/bench.py tokens`), for the time
 that is left, with its held-out loss and, with --blimp, its accuracy on minimal pairs.
 
-    python jobs/bench.py gpu --tokens tokens.npz --blimp BLIMP
+    python jobs/bench.py gpu --token-file tokens.npz --blimp BLIMP
 """
 
 import argparse
@@ -244,7 +244,7 @@ def _report_training(options: argparse.Namespace, ends: float, choices: StepChoi
     left = max(LEAST_SECONDS, ends - time.monotonic())
     config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
     report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows, {mode}")
-    report(table_of(train_on_tokens(config, options.tokens, report)))
+    report(table_of(train_on_tokens(config, options.token_file, report)))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -253,7 +253,7 @@ def main(arguments: Sequence[str]) -> int:
         description=as_called(str(__doc__)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--tokens", help="file of tokens for the training; default: no training")
+    parser.add_argument("--token-file", help="file of tokens for the training; default: no training")
     parser.add_argument("--blimp", help="folder of BLiMP, for minimal pairs during the training; default: none")
     parser.add_argument("--minutes", type=float, default=10.0, help="time for everything; default: 10")
     parser.add_argument("--output", default="output", help="folder of the training's run; default: output")
@@ -284,14 +284,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("this process sees no GPU, which CUDA graphs need: leave the modes with graphs out")
     if device.type == "cpu" and options.sizes == SIZES_OF_GPUS:
         parser.error("this process sees no GPU; to try the bench on a CPU, give --sizes tiny and small --slots")
-    if options.tokens:  # errors in these come before the measurements
-        options.tokens = absolute(options.tokens)
-        token_file.read(options.tokens)
+    if options.token_file:  # errors in these come before the measurements
+        options.token_file = absolute(options.token_file)
+        token_file.read(options.token_file)
         if read_pairs(options.blimp, print_line):
             import tokenizers  # noqa: F401, scoring pairs needs this package, which the machine may not have
         storage.require_writable("--output", absolute(options.output))
     started = time.monotonic()
-    measured = SHARE_MEASURED if options.tokens else 1
+    measured = SHARE_MEASURED if options.token_file else 1
     middle, ends = (started + share * 60 * options.minutes for share in (measured, 1))
     choices = StepChoices(
         device=device, attention_dropout=options.attention_dropout, narrow_residual=options.residual == PRECISION
@@ -302,8 +302,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     _report_slots(options, middle, choices, print_line)
     _report_steps(options, middle, choices, print_line)
-    if options.tokens:
+    if options.token_file:
         _report_training(options, ends, choices, print_line)
     else:
-        print_line("no training: --tokens is not given")
+        print_line("no training: --token-file is not given")
     return 0

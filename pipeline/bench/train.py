@@ -1,8 +1,8 @@
 """Train on a file of tokens with torch and NumPy alone: the step and loop of the job `pretrain`, on the same rows.
 
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
-    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --tokens tokens.npz
+    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
+    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
 
 Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
 kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a
@@ -10,15 +10,11 @@ stopped run cannot be continued.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice
-from multiprocessing import get_context
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -26,20 +22,20 @@ import torch.distributed as dist
 
 from pipeline.batch import Batch
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
-from pipeline.command_line.arguments import Extra, extras
+from pipeline.bench.rows_ahead import rows_ahead
+from pipeline.bench.token_steps import TOKEN_FILE, token_file_of, with_steps_on
 from pipeline.command_line.command import Command
 from pipeline.command_line.options import flag_of
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
-from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase, Phase, split
 from pipeline.corpus import token_file
 from pipeline.corpus.order import cursor_for_phase, row_after
-from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
-from pipeline.errors import ConfigError, DataError
+from pipeline.corpus.token_file import TokenFile, unigram_counts_of_tokens
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.evaluation.heldout_words import word_metrics
@@ -51,13 +47,19 @@ from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.optim.build import build_optimizer
-from pipeline.presets.table import PRESETS, require_init, split_preset, starting_point
+from pipeline.presets.table import (
+    ABOUT_PRESETS,
+    require_init,
+    split_preset,
+    starting_point,
+    unnamed_note,
+    with_given_length,
+)
 from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
 from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import MaskedRows, concatenate
-from pipeline.text.pairs import needed_documents
 from pipeline.train.automatic import Where, free_memory, with_choices
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
@@ -82,13 +84,6 @@ if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what 
     from pipeline.train.initial import Initial
 
 Rows = TypeVar("Rows", MaskedRows, "pa.Table")
-EXTRA = (
-    Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
-)
-MAKERS = 2
-"""Processes that make rows."""
-AHEAD = 4
-"""Windows whose rows are prefetched, over all processes."""
 RESULT = "result.json"
 """File in a run's folder: what the run measured."""
 
@@ -146,42 +141,6 @@ RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 """Environment variables of torchrun, and their values without torchrun."""
 
 
-RowsFrom = Callable[[int, Sampling], Iterator[MaskedRows]]
-"""First window, sampling -> endless iterator of rows in the global order, a window at a time."""
-
-
-@contextmanager
-def _rows(location: str, seed: int, windows: int) -> Generator[RowsFrom]:
-    """Yield a function that returns rows, which other processes make ahead.
-
-    Its iterators raise DataError if none of the `windows` of an epoch yields a row.
-    """
-    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, seed)) as makers:
-
-        def tables(first: int, sampling: Sampling) -> Iterator[MaskedRows]:
-            pending: deque[Future[MaskedRows]] = deque()
-            empty = 0
-            for number in count(first):
-                pending.append(makers.submit(RowMaker.make, number, sampling))
-                if len(pending) <= AHEAD:
-                    continue
-                table = pending.popleft().result()
-                empty = 0 if table.num_rows else empty + 1
-                if empty == windows:
-                    raise DataError(f"{location} yields no examples: it needs {needed_documents(sampling)}")
-                if table.num_rows:
-                    yield table
-
-        try:
-            yield tables
-        except BrokenProcessPool as error:
-            raise DataError(
-                f"a process that makes rows from {location} ended, perhaps because memory ran out: start again"
-            ) from error
-        finally:
-            makers.shutdown(wait=True, cancel_futures=True)
-
-
 def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> None:
     """Raise ConfigError for settings that training on a file of tokens does not support."""
     usual = VocabularySettings()
@@ -196,8 +155,8 @@ def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> No
         )
         if value != default
     ]
-    require(not given, f"{given and given[0]} cannot be set together with tokens ({location}): leave it out")
-    require(config.sampling.masks, "tokens has no texts, which objective contrastive and distilled-vectors need")
+    require(not given, f"{given and given[0]} cannot be set together with token-file ({location}): leave it out")
+    require(config.sampling.masks, "token-file has no texts, which objective contrastive and distilled-vectors need")
     if config.word_embeddings == "cooccurrence":
         width = None if tokens.words is None else tokens.words.shape[1]
         require(
@@ -235,6 +194,7 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
     config = with_absolute_locations(config)
     config = replace(config, model=config.model.for_padding(tokens.vocabulary.pad_id))
     _require_trainable(config, tokens, location)
+    config = with_steps_on(config, tokens, location)
     storage.require_writable("output", config.output)
     with (
         _joined(config) as rank,
@@ -280,7 +240,7 @@ def _trained(
     windows = len(tokens.train)
     work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
-    with _rows(location, config.seed, windows) as rows:
+    with rows_ahead(location, config.seed, windows) as rows:
 
         @contextmanager
         def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[MaskedRows]]]:
@@ -397,23 +357,22 @@ def table_of(measured: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and print what was measured."""
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
-    command = Command(prog="jobs/bench.py train [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
+    prog, about = "jobs/bench.py train [PRESET]", f"{__doc__}\n{ABOUT_PRESETS}"
+    command = Command(prog=prog, about=about, settings=Pretrain, common=COMMON, extra=(TOKEN_FILE,))
+    note = unnamed_note(preset, None)
     preset, default = starting_point(preset, None)
     single = replace(default, phases=OnePhase())
     words = command.words(rest, single)
-    location = extras(words).get("tokens")
-    if location is None:
-        raise ConfigError(f"--tokens is missing: {EXTRA[0].text}")
+    location = token_file_of(words)
     interrupt_on_sigterm()
-    is_first = os.environ.get("RANK", "0") == "0"
     chosen = any(word.kind is not None and word.kind[0] == "phases" for word in words)
-    if is_first and not chosen and default.phases != single.phases:
-        kind = flag_of(type(default.phases))
-        print_line(f"note: one phase, although preset {preset} has more: phases:{kind} trains them")
-    config = with_name(with_words_rate(command.parse(words, default if chosen else single)), preset)
+    say = print_line if os.environ.get("RANK", "0") == "0" else no_op
+    if not chosen and default.phases != single.phases:
+        say(f"note: one phase, although preset {preset} has more: phases:{flag_of(type(default.phases))} trains them")
+    default = with_given_length(default if chosen else single, words)
+    config = with_name(with_words_rate(command.parse(words, default)), preset)
     require_init(preset, config)
-    measured = train_on_tokens(config, location, print_line)
-    if is_first:
-        print_line(table_of(measured))
+    if note is not None:
+        say(note)
+    say(table_of(train_on_tokens(config, location, print_line)))
     return 0

@@ -1,13 +1,14 @@
 """Settings of an ablation: variants of one pretraining, each trained with several seeds and compared with the first."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.jobs import Pretrain
+from pipeline.config.length import number_of_tokens
 from pipeline.config.locations import Location
+from pipeline.config.predict import Selection
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 
@@ -16,8 +17,6 @@ COMMON = (
     *("blimp", "blimp_pairs", "task", "data", "tuning_seeds", "recipe.epochs", "placement.threads"),
 )
 """Settings that --help shows first."""
-UNITS = {"k": 10**3, "M": 10**6, "B": 10**9}
-"""Suffix of a number of tokens -> its factor."""
 INTERVAL_SEEDS = 3
 """Minimum seeds for an interval. With two seeds, the interval would extend nine standard deviations to either side."""
 
@@ -55,7 +54,7 @@ class Ablate(Pretrain):
     """Folder of BLiMP's files; every run is scored on BLiMP. If the folder does not exist, the files are downloaded
     into it (20 MB).
     """
-    blimp_pairs: Literal["all", "odd", "even", "fifth"] = "even"
+    blimp_pairs: Selection = "even"
     """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
     settings by their score on odd pairs, and report the score on even pairs.
     """
@@ -75,6 +74,7 @@ class Ablate(Pretrain):
             f"name ({self.name}) is for one run: leave name out, "
             "because each run of an ablation is named after its settings",
         )
+        require(self.epochs is None, f"epochs ({self.epochs}) is for one run: give tokens or minutes instead")
         require_at_least("seeds", self.seeds, 1)
         require(self.at_once is None or self.at_once >= 1, f"at_once ({self.at_once}) must be at least 1")
         require_at_least("tuning_seeds", self.tuning_seeds, 1)
@@ -99,21 +99,6 @@ class Ablate(Pretrain):
     def token_count(self) -> int | None:
         """Tokens per run; None if the budget is in minutes."""
         return None if self.tokens is None else number_of_tokens(self.tokens)
-
-
-def number_of_tokens(text: str) -> int:
-    """Parse a whole number above 0, such as 250k, 1.5M or 20_000_000. Raises ConfigError for any other text."""
-    unit = UNITS.get(text[-1:], 1)
-    try:
-        number = float(text.removesuffix(text[-1:]) if unit > 1 else text) * unit
-        whole = round(number)
-    except (ValueError, OverflowError):
-        number, whole = 0.5, 0
-    require(
-        number >= 1 and number == whole,
-        f"tokens ({text}) must be a whole number above 0, such as 250k, 10M or 2_000_000",
-    )
-    return whole
 
 
 def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
 """Settings for turning text into examples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least, require_share
@@ -11,12 +11,16 @@ PASSING = frozenset({"prepare.web_timeout"})
 PAIRS = "pairs"
 """Format of a source of given pairs: a table with two texts per row, and perhaps hard negatives."""
 PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
-PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002, 50_368, 128_100, 50_358)
+PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002, 50_368, 128_100, 50_358, "auto")
 """Kinds and sizes that presets set for a trained vocabulary.
 
 With vocabulary.path, a kind or size in these lists is ignored, because a preset may have set it. Any other size is
 refused.
 """
+SIZES_BY_WORDS = ((20_000_000, 8_192), (200_000_000, 16_384))
+"""Most words of a corpus, and the entries that vocabulary.size auto gives it; the sizes are those of GPT-BERT."""
+MOST_ENTRIES = 50_368
+"""Entries that vocabulary.size auto gives to larger corpora: those of ModernBERT."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +125,10 @@ class VocabularySettings:
     """Kind of a trained vocabulary: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and
     DeBERTa-v3.
     """
-    size: int = 30_522
-    """Number of entries of a trained vocabulary, including special and unused entries (Devlin et al. 2019: 30,522)."""
+    size: int | Literal["auto"] = 30_522
+    """Number of entries of a trained vocabulary, including special and unused entries (Devlin et al. 2019: 30,522).
+    auto: 8,192 for a corpus of up to 20 million words, 16,384 up to 200 million, 50,368 above.
+    """
     lowercase: bool | None = None
     """Lower-case the text.
 
@@ -160,16 +166,11 @@ class VocabularySettings:
     """
 
     def __post_init__(self) -> None:
-        require_at_least("vocabulary.size", self.size, 100)
         require_at_least("vocabulary.unused", self.unused, 0)
         require_at_least("vocabulary.extend", self.extend, 0)
         require_at_least("vocabulary.characters", self.characters, 1)
-        least = 5 + (256 if self.kind == "byte-bpe" else 50)
-        require(
-            self.size - self.unused >= least,
-            f"vocabulary.size ({self.size}) minus vocabulary.unused ({self.unused}) must be at least {least}, for "
-            f"the 5 special tokens and {'the 256 bytes' if self.kind == 'byte-bpe' else '50 other entries'}",
-        )
+        if self.size != "auto":
+            self._require_size(self.size)
         require(
             self.kind == "wordpiece" or self.chinese_characters,
             f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: leave the option out, because "
@@ -182,6 +183,27 @@ class VocabularySettings:
         )
         if self.training_characters is not None:
             require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
+
+    def _require_size(self, size: int) -> None:
+        """Raise ConfigError if `size` entries are too few."""
+        require_at_least("vocabulary.size", size, 100)
+        least = 5 + (256 if self.kind == "byte-bpe" else 50)
+        require(
+            size - self.unused >= least,
+            f"vocabulary.size ({size}) minus vocabulary.unused ({self.unused}) must be at least {least}, for "
+            f"the 5 special tokens and {'the 256 bytes' if self.kind == 'byte-bpe' else '50 other entries'}",
+        )
+
+    @property
+    def most_entries(self) -> int:
+        """Number of entries of a trained vocabulary; for `auto`, the most that it may mean."""
+        return MOST_ENTRIES if self.size == "auto" else self.size
+
+    def sized(self, words: float) -> "VocabularySettings":
+        """Return the settings with a number of entries in place of `auto`, for a corpus of so many words."""
+        if self.size != "auto":
+            return self
+        return replace(self, size=next((size for most, size in SIZES_BY_WORDS if words <= most), MOST_ENTRIES))
 
 
 @dataclass(frozen=True, kw_only=True)

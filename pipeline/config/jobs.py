@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.command_line.options import flag_of
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
+from pipeline.config.length import require_length
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
 from pipeline.config.model_parts import BlockSparseAttention, FullAttention, LocalAttention
@@ -33,7 +34,7 @@ COUNTED_RATE = 0.1
 initial values are lost after 500 steps; at a tenth of the rate, they are kept.
 """
 COMMON = (
-    *("corpus", "init", "steps", "workers", "name", "output", "seed"),
+    *("corpus", "init", "steps", "tokens", "epochs", "workers", "name", "output", "seed"),
     *(
         "vocabulary.path",
         "sampling.maximum_length",
@@ -78,6 +79,12 @@ class Pretrain(Sources):
     """
     steps: int = 1_000
     """Total optimiser updates."""
+    tokens: str | None = None
+    """Tokens to train on, such as 250k, 100M or 2_000_000, in place of steps. The steps are counted once, when the run
+    begins, from the lengths of the rows that it reads.
+    """
+    epochs: float | None = None
+    """Times that the run reads its whole text, in place of steps, which are counted once, when the run begins."""
     workers: int | str = 1
     """Number of Ray Train workers, at most the number of slots in the smallest step. The global batches are the same
     for any number of workers.
@@ -108,6 +115,7 @@ class Pretrain(Sources):
 
     def __post_init__(self) -> None:
         require_at_least("steps", self.steps, 1)
+        require_length(self.tokens, self.epochs)
         most = self.worker_range.most
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
         for phase in self.all_phases:
@@ -117,7 +125,8 @@ class Pretrain(Sources):
                 f"{phase.names.maximum_length} ({phase.sampling.maximum_length}) must be at most "
                 f"model.maximum_positions ({self.model.maximum_positions})",
             )
-        _refuse_long_warmups(self)
+        if not self.steps_from:  # else the steps are not known yet, and `with_steps` checks them
+            _refuse_long_warmups(self)
         if self.init is None:
             require_rotated_positions(self)
             require_compilable_attention(self)
@@ -164,6 +173,12 @@ class Pretrain(Sources):
     @property
     def worker_range(self) -> WorkerRange:
         return worker_range(self.workers)
+
+    @property
+    def steps_from(self) -> dict[str, Any]:
+        """{name: value} of tokens or epochs, which stand in place of the steps; else {}."""
+        lengths = {"tokens": self.tokens, "epochs": self.epochs}
+        return {name: value for name, value in lengths.items() if value is not None}
 
     @property
     def evaluation_every(self) -> int:

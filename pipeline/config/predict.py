@@ -32,6 +32,8 @@ USED: dict[str, tuple[str, ...]] = {
 }
 """Setting of `Score` -> settings of MEASURED on which it has an effect."""
 Format = Literal["auto", "table", "squad", "words", "text"]
+Selection = Literal["all", "odd", "even", "fifth"]
+"""Pairs of BLiMP, by the last digits of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +158,12 @@ class Score:
     """
     blimp: Location | None = None
     """Instead of labelled examples: the folder of BLiMP's files, with 67,000 pairs of a good and a bad sentence. If the
-    folder does not exist, the files are downloaded into it (20 MB).
+    folder does not exist, the files are downloaded into it (20 MB). Or a folder of other .jsonl files with
+    sentence_good and sentence_bad, a paradigm each, as BabyLM's blimp_filtered and supplement_filtered.
     """
-    pairs: Literal["all", "odd", "even", "fifth"] = "all"
-    """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
-    settings by their score on odd pairs, and report the score on even pairs.
+    pairs: Selection = "all"
+    """Pairs of blimp to score, by their numbers, or by their lines from 0 if they have none. fifth: a fifth of each
+    paradigm, with odd numbers only. Choose settings by their score on odd pairs, and report the score on even pairs.
     """
     heldout: Location | None = None
     """Instead of labelled examples: the folder of the pretraining run whose model was fine-tuned. This measures

@@ -270,7 +270,8 @@ class Evaluation:
     """
     blimp: Location | None = None
     """Folder of BLiMP's files: each evaluation also measures the accuracy on 13,400 pairs of a good and a bad sentence,
-    a fifth of all pairs. If the folder does not exist, the files are downloaded into it (20 MB).
+    a fifth of all pairs. If the folder does not exist, the files are downloaded into it (20 MB). Other .jsonl files of
+    such pairs work too, as BabyLM's blimp_filtered and supplement_filtered.
 
     For bert-tiny with 8,192 vocabulary entries, this takes 55 s on one core, as long as training on two million tokens.
     So set evaluation.every in short runs.

@@ -15,7 +15,7 @@ from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
 from pipeline.on_ray.tasks import RAY, Executor
-from pipeline.reporting import Report
+from pipeline.reporting import Report, no_op
 from pipeline.text import extension
 from pipeline.text.accents import MUCH, LostAccents, lost_accents
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
@@ -26,6 +26,8 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 
 NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report
+CHARACTERS_PER_WORD = 6
+"""Characters of a corpus by its words, white space included: measured were 5.7 in English books, 6.3 in Wikipedia."""
 SAMPLE_CHARACTERS = 1_000_000
 """Characters of text in which accents are counted, to choose between cased and uncased."""
 
@@ -46,6 +48,7 @@ def trained_vocabulary(
     `chosen_case` says whether it is cased. If another process of this machine is training the same vocabulary, wait for
     it. Raises DataError if the stored vocabulary is damaged.
     """
+    settings = sized_for(settings, sum(window.characters for window in corpus.train))
     splitting, about, folder = chosen_case(settings, corpus, output, report, language_exponent)
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
@@ -54,6 +57,21 @@ def trained_vocabulary(
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
+
+
+def found_vocabulary(
+    settings: VocabularySettings, corpus: Corpus, output: str, language_exponent: float = 1.0
+) -> Vocabulary | None:
+    """Return the vocabulary that `trained_vocabulary` has stored for these arguments; None if there is none."""
+    settings = sized_for(settings, sum(window.characters for window in corpus.train))
+    splitting, _, folder = chosen_case(settings, corpus, output, no_op, language_exponent)
+    is_trained = storage.exists(storage.join(folder, storage.MANIFEST)) and storage.damage(folder) is None
+    return load_vocabulary(folder, splitting.lowercase) if is_trained else None
+
+
+def sized_for(settings: VocabularySettings, characters: int) -> VocabularySettings:
+    """Return the settings with a number of entries in place of vocabulary.size auto, for so much training text."""
+    return settings.sized(characters / CHARACTERS_PER_WORD)
 
 
 def chosen_case(
@@ -245,7 +263,7 @@ def _train(
     vocabulary = vocabulary_of_counts(
         counts.table,
         splitting,
-        size=settings.size,
+        size=settings.most_entries,
         unused=settings.unused,
         specials=specials,
         most_characters=settings.characters,
@@ -261,6 +279,11 @@ def _train(
         storage.publish(temporary, folder, about | {"counts": figures | {"entries": vocabulary.size}})
     storage.delete_folder(partial)
     report(f"vocabulary: {vocabulary.size:,} entries in {folder}")
+    if vocabulary.size < settings.most_entries:
+        report(
+            f"note: vocabulary.size ({settings.size}) is more than the words of this text give, "
+            f"{vocabulary.size:,} entries: give more text, or --vocabulary.size {vocabulary.size}"
+        )
 
 
 def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:

@@ -1,9 +1,7 @@
 """Fill in the blank: let the model guess one hidden word per held-out sentence, and select a few sentences to show."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import WORDY
+from pipeline.text.prose import UNSPACED, is_complete, is_letters, is_plain, word_spans
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
@@ -22,13 +21,9 @@ from pipeline.text.splitting import decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
-SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # maximum further sentences in total, after one sentence from each parent document
-BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
-PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
 CANDIDATES = 256  # maximum sentences in which the model guesses a word
-RANDOM, SUREST = 3, 4  # maximum sentences to show of each selection
+RANDOM, SUREST = 10, 5  # maximum sentences to show of each selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +37,7 @@ class Blank:
     guesses: list[list[str | float]]
     """Up to five pairs [word, probability], best first.
 
-    Probabilities are over the whole vocabulary. Only entries that begin a word and consist of letters are guesses.
+    Probabilities are over the whole vocabulary. Only entries that stand for a word are guesses (`word_entries`).
     """
 
     @property
@@ -65,51 +60,84 @@ class Blanks:
     """Number of candidates."""
     right: int
     """Number of candidates whose best guess is right."""
+    plain: int
+    """Number of candidates that are plain prose; less than `candidates` only if the text has few such sentences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hidden:
+    """A held-out sentence, and the word to hide in it."""
+
+    ids: list[int]
+    """Ids of the whole sentence, without special tokens."""
+    position: int
+    """Index in `ids` of the hidden word."""
+    text: str
+    """The sentence as its document has it, with ____ for the hidden word."""
 
 
 def sentences_with_blanks(
-    corpus: Corpus, tokenizer: CachedTokenizer, vocabulary: Vocabulary
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield (ids, position of a whole word to hide) for held-out sentences.
+    corpus: Corpus, tokenizer: CachedTokenizer, vocabulary: Vocabulary, longest: int = WORDS[-1]
+) -> tuple[list[Hidden], int]:
+    """Return up to CANDIDATES complete held-out sentences with a word to hide, and the number of those of plain prose.
 
-    The first sentences come from different parent documents; up to MOST_LATER further ones follow. `ids` is int32 (L,)
-    without special tokens.
+    Sentences of plain prose come first: one of each parent document, drawn at random, then further ones. If there are
+    fewer than RANDOM, other sentences follow, up to RANDOM in all. Sentences have at most `longest` tokens.
     """
-    random = generator(0, 0, 0, "blanks")
+    random, words = generator(0, 0, 0, "blanks"), word_entries(vocabulary)
     parents: set[str] = set()
-    later: list[tuple[np.ndarray, np.ndarray]] = []
-    for window in corpus.heldout[:WINDOWS]:
-        for document in read_window(corpus, window).to_pylist():
-            fitting = _fitting_sentences(document, tokenizer, vocabulary)
-            if document["parent"] not in parents and (first := next(fitting, None)):
-                parents.add(document["parent"])
-                yield first[0], int(random.choice(first[1]))
-            later += islice(fitting, MOST_LATER - len(later))
-    for ids, word_indices in later:
-        yield ids, int(random.choice(word_indices))
+    first: dict[str, Hidden] = {}  # by sentence, because texts repeat some
+    later: dict[str, Hidden] = {}
+    other: dict[str, Hidden] = {}
+    for document in (row for window in corpus.heldout[:WINDOWS] for row in read_window(corpus, window).to_pylist()):
+        for sentence in _complete_sentences(document, random):
+            plain = is_plain(sentence)
+            group = other if not plain else later if document["parent"] in parents else first
+            if len(group) < (CANDIDATES if plain else RANDOM) and (
+                hidden := _hide_word(sentence, tokenizer, words, longest, random)
+            ):
+                group[sentence] = hidden
+                if plain:
+                    parents.add(document["parent"])
+        if len(first) == CANDIDATES:
+            break
+    chosen_plain = list((first | later).values())[:CANDIDATES]
+    return chosen_plain + list(other.values())[: max(RANDOM - len(chosen_plain), 0)], len(chosen_plain)
 
 
-def _fitting_sentences(
-    document: dict[str, Any], tokenizer: CachedTokenizer, vocabulary: Vocabulary
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (ids, positions of whole words) of each sentence that is complete and has a length in WORDS.
+def _complete_sentences(document: dict[str, Any], random: np.random.Generator) -> Iterator[str]:
+    """Yield the complete sentences of a document in random order."""
+    sentences = split_sentences(
+        document["text"], lines_are_sentences=document["lines_are_sentences"], language=document["language"]
+    )
+    complete = [sentence for sentence in sentences if is_complete(sentence)]
+    for index in random.permutation(len(complete)):
+        yield complete[index]
 
-    A complete sentence starts with a letter that is not lower-case, and ends with a mark in SENTENCE_ENDS.
+
+def _hide_word(
+    sentence: str, tokenizer: CachedTokenizer, words: list[str], longest: int, random: np.random.Generator
+) -> Hidden | None:
+    """Return the sentence with a word hidden that is one entry of the vocabulary; None if it has no such word.
+
+    `words`: as from `word_entries`. Return None too if the sentence has not as many tokens as WORDS, or over `longest`.
     """
-    lines, language = document["lines_are_sentences"], document["language"]
-    for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
-        if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
-            continue
-        ids = tokenizer.encode([sentence])[0]
-        if len(ids) in WORDS and len(word_indices := _whole_words(ids, vocabulary)):
-            yield ids, word_indices
-
-
-def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Return the positions in `ids` (L,) of entries that are whole words worth guessing, int64."""
-    letters = np.array([_is_worth_guessing(_word_of(vocabulary, i)) for i in ids])
-    continued = np.append(vocabulary.continuation[ids[1:]], False)
-    return np.flatnonzero(letters & ~continued)
+    encoding = tokenizer.tokenizer.encode(sentence, add_special_tokens=False)
+    if len(encoding.ids) not in WORDS or len(encoding.ids) > longest:
+        return None
+    spans, vocabulary, places = word_spans(sentence), tokenizer.vocabulary, []
+    continued = [*vocabulary.continuation[encoding.ids[1:]], False]
+    for position, (i, (start, end)) in enumerate(zip(encoding.ids, encoding.offsets, strict=True)):
+        start += len(sentence[start:end]) - len(sentence[start:end].lstrip())  # a piece may include its space
+        # In WordPiece, a continuation is never a word. Other kinds cut scripts without spaces into words as they can.
+        alone = not (vocabulary.kind == "wordpiece" and continued[position])
+        is_word = (start, end) in spans or (alone and UNSPACED.fullmatch(words[i]))
+        if words[i] and is_word and _is_worth_guessing(words[i]):
+            places.append((position, start, end))
+    if not places:
+        return None
+    position, start, end = places[random.integers(len(places))]
+    return Hidden(ids=encoding.ids, position=position, text=f"{sentence[:start]}____{sentence[end:]}")
 
 
 def _is_worth_guessing(word: str) -> bool:
@@ -117,52 +145,36 @@ def _is_worth_guessing(word: str) -> bool:
     return len(word) >= 3 or WORDY.search(word) is not None
 
 
-def _word_of(vocabulary: Vocabulary, entry: int) -> str:
-    """Return the text of an entry that begins a word and has only letters; an empty string for other entries."""
-    if vocabulary.continuation[entry]:
-        return ""
-    word = decoder_of(vocabulary.kind).decode([vocabulary.tokens[entry]]).strip()
-    return word if word.isalpha() else ""
+def word_entries(vocabulary: Vocabulary) -> list[str]:
+    """Return the word that each entry of the vocabulary stands for; an empty string for other entries.
+
+    A word has only letters and begins as words do: in WordPiece without ##, else with a space. In scripts without
+    spaces between words, it need not begin with a space.
+    """
+    decoder = decoder_of(vocabulary.kind)
+    words = [""] * vocabulary.size
+    for i in vocabulary.ordinary_ids.tolist():
+        word = decoder.decode([vocabulary.tokens[i]]).strip()
+        unspaced = vocabulary.kind != "wordpiece" and UNSPACED.fullmatch(word)
+        if is_letters(word) and (unspaced or not vocabulary.continuation[i]):
+            words[i] = word
+    return words
 
 
-def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
-    """Return a batch of the sequences [CLS] sentence [SEP]; the word at each sentence's position is masked."""
+def _blank_batch(sentences: list[Hidden], vocabulary: Vocabulary) -> Batch:
+    """Return a batch of the sequences [CLS] sentence [SEP]; each sentence's hidden word is masked."""
     rows = []
-    for ids, position in sentences:
-        sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
-        sequence[position + 1] = vocabulary.mask_id
+    for sentence in sentences:
+        sequence = [vocabulary.cls_id, *sentence.ids, vocabulary.sep_id]
+        sequence[sentence.position + 1] = vocabulary.mask_id
         row = {
             "ids": sequence,
             "first_length": len(sequence),
-            "masked_positions": [position + 1],
-            "masked_labels": [int(ids[position])],
+            "masked_positions": [sentence.position + 1],
+            "masked_labels": [sentence.ids[sentence.position]],
         }
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
-
-
-def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
-    """Return the sentence as text, with ____ for the hidden word and no spaces between ideographs."""
-    if vocabulary.kind != "wordpiece":
-        return _decoded(ids, position, vocabulary)
-    words: list[str] = []
-    for index, i in enumerate(ids):
-        token = vocabulary.tokens[i]
-        if index == position:
-            words.append("____")
-        elif token.startswith("##") and words:
-            words[-1] += token[2:]
-        else:
-            words.append(token)
-    return BETWEEN_WORDY.sub("", " ".join(words))
-
-
-def _decoded(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
-    """Return the same text as `readable`, for vocabularies whose entries include the space before a word."""
-    decode = decoder_of(vocabulary.kind).decode
-    before, after = ([vocabulary.tokens[i] for i in part] for part in (ids[:position], ids[position + 1 :]))
-    whole = f"{decode(before)} ____ {decode(after).lstrip()}"
-    return PUNCTUATED.sub("____", whole).strip()
 
 
 def fill_in_the_blanks(
@@ -178,35 +190,39 @@ def fill_in_the_blanks(
 
     Sentences that do not fit in `maximum_length` tokens, with [CLS] and [SEP], are skipped.
     """
-    sentences = sentences_with_blanks(corpus, tokenizer, vocabulary)
-    fitting = (sentence for sentence in sentences if len(sentence[0]) + 2 <= maximum_length)
-    sentences = list(islice(fitting, CANDIDATES))
+    longest = min(WORDS[-1], maximum_length - 2)
+    sentences, plain = sentences_with_blanks(corpus, tokenizer, vocabulary, longest)
     if not sentences:
-        return Blanks(random=[], surest=[], candidates=0, right=0)
-    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if _word_of(vocabulary, i)], device=device)
+        return Blanks(random=[], surest=[], candidates=0, right=0, plain=0)
+    words = word_entries(vocabulary)
+    word_ids = torch.tensor([i for i, word in enumerate(words) if word], device=device)
+    answers = torch.tensor([sentence.ids[sentence.position] for sentence in sentences], device=device)
+    # A word with a space before it and the same word without one are two entries: guess among those like the answer.
+    continuation = torch.from_numpy(vocabulary.continuation).to(device)
+    alike = continuation[answers][:, None] == continuation[word_ids]
     was_training = module.training
     module.eval()
     with torch.inference_mode():
         logits_BV = module.predict_masked(_blank_batch(sentences, vocabulary).to(device))
     module.train(was_training)
-    best = logits_BV.float().softmax(-1)[:, word_ids].topk(min(5, len(word_ids)))
+    shares = logits_BV.float().softmax(-1)[:, word_ids].masked_fill(~alike, -1)
+    best = shares.topk(min(5, int(alike.sum(1).min())))
     blanks = []
-    for (ids, position), probabilities, indices in zip(
+    for sentence, probabilities, indices in zip(
         sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True
     ):
-        guesses = [[_word_of(vocabulary, i), p] for p, i in zip(probabilities, indices, strict=True)]
-        blanks.append(
-            Blank(text=readable(ids, position, vocabulary), answer=_word_of(vocabulary, ids[position]), guesses=guesses)
-        )
-    return chosen(blanks)
+        guesses = [[words[i], p] for p, i in zip(probabilities, indices, strict=True)]
+        blanks.append(Blank(text=sentence.text, answer=words[sentence.ids[sentence.position]], guesses=guesses))
+    return chosen(blanks, plain)
 
 
-def chosen(blanks: list[Blank]) -> Blanks:
+def chosen(blanks: list[Blank], plain: int) -> Blanks:
     """Select the sentences to show: random candidates, and the most confident correct ones, one per answer.
 
-    The first candidates serve as random ones, because the documents of a corpus are in random order.
+    The first candidates serve as random ones, because the documents of a corpus are in random order. `plain` is the
+    number of candidates that are plain prose.
     """
     right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
     by_answer = {blank.answer: blank for blank in right}  # the last blank of an answer has the highest probability
     surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]
-    return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right))
+    return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right), plain=plain)

@@ -1,4 +1,4 @@
-"""BLiMP during a run: accuracy on a fifth of the minimal pairs at each evaluation, with a unigram baseline."""
+"""Minimal pairs during a run: accuracy on a fifth of them at each evaluation, with a unigram baseline."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ class Blimp:
 
 
 def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:
-    """Return a fifth of the pairs in evaluation.blimp; empty without a folder. Raises the errors of `read_blimp`."""
+    """Return a fifth of the pairs in evaluation.blimp; empty without a folder.
+
+    Raises the errors of `read_blimp` and `select`.
+    """
     return [] if folder is None else select(read_blimp(folder, report, SETTING), SELECTION)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.reporting import Report
 
-if TYPE_CHECKING:  # imported inside functions, because a machine for `bench.py train --tokens` may not have requests
+if TYPE_CHECKING:  # imported inside functions, because a machine for `bench.py train` may not have requests
     import requests
 
 Answer = TypeVar("Answer")

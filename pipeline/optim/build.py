@@ -26,8 +26,8 @@ CHAIN_RATE = 100.0
 """Share of the learning rate for the scores of a CRF, which start at 0 and must grow to the size of logits.
 
 Chosen by F1 on CoNLL-2003's development set after 3 epochs of 2,000 sentences with a 3-layer encoder of width 128: 41.2
-and 43.0 with share 1, 42.4 and 44.2 with 10, 45.6 and 45.7 with 100. An anecdote: two seeds, and these scores then
-had weight decay, which they do not have now.
+and 43.0 with share 1, 42.4 and 44.2 with 10, 45.6 and 45.7 with 100. Two seeds, too few for a conclusion,
+and these scores then had weight decay, which they do not have now.
 """
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value stacked; published models have three matrices
 

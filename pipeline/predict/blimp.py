@@ -1,7 +1,7 @@
-"""Score a pretrained model on BLiMP, and compare it with baselines counted in its training text.
+"""Score a pretrained model on BLiMP, and compare it with published scores and baselines counted in its training text.
 
 BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 paradigms. A model or baseline is right on a
-pair if it gives the good sentence the higher score.
+pair if it gives the good sentence the higher score. Other folders of such pairs are scored the same way.
 """
 
 import time
@@ -15,6 +15,7 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.evaluation.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
 from pipeline.evaluation.minimal_pairs.pairs import encode_pairs, score_pairs
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
+from pipeline.evaluation.minimal_pairs.published import beside_published
 from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
 from pipeline.export.trained import load_trained
@@ -35,7 +36,7 @@ METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gr
 def score_blimp(config: Score, report: Report) -> dict[str, float]:
     """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, from 0 to 1.
 
-    Raises PipelineError if config.blimp is not BLiMP's folder, or if config.checkpoint is not a model that
+    Raises PipelineError if config.blimp is not a folder of minimal pairs, or if config.checkpoint is not a model that
     predicts masked tokens.
     """
     assert config.blimp is not None and config.checkpoint is not None
@@ -44,9 +45,13 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     autocast = autocast_of(precision, device)
     folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
     trained = load_trained(folder, fills_blanks=True)
-    paradigms = select(read_blimp(config.blimp, report), config.pairs)
+    given = read_blimp(config.blimp, report)
+    paradigms = select(given, config.pairs)
     pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
-    report(f"blimp: {len(pairs.texts):,} sentences, model {folder}, computed in {precision}")
+    report(
+        f"blimp: {len(paradigms)} paradigms, {len(pairs.good):,} pairs, {len(pairs.texts):,} sentences, "
+        f"model {folder}, computed in {precision}"
+    )
     start = time.perf_counter()
     nats = score_pairs(trained.module.to(device), vocabulary, pairs, device=device, autocast=autocast)
     report(f"blimp: scored in {duration(time.perf_counter() - start)}")
@@ -58,7 +63,10 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     for line in table(paradigms, scores):
         report(line)
     report("±: 95% interval over pairs, for these paradigms and this checkpoint; ties count one half")
-    return {METRICS[scorer]: mean for scorer, mean in mean_accuracies(scores).items()}
+    means = mean_accuracies(scores)
+    for line in beside_published(given, config.pairs, means[PLL]):
+        report(line)
+    return {METRICS[scorer]: mean for scorer, mean in means.items()}
 
 
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:

@@ -1,14 +1,18 @@
 """Complete configurations by name, of all families. Comments in their files say which settings are ours."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pipeline.command_line.arguments import Argument
+from pipeline.command_line.command import unchecked
 from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.command_line.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.data import FullSentences, Sampling
 from pipeline.config.jobs import Pretrain
+from pipeline.config.length import LENGTHS, require_one
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.presets.albert import ALBERT_PRESETS
@@ -17,10 +21,13 @@ from pipeline.presets.bigbird import BIGBIRD_PRESETS
 from pipeline.presets.deberta import DEBERTA_PRESETS
 from pipeline.presets.distilbert import DISTILBERT_PRESETS
 from pipeline.presets.electra import ELECTRA_PRESETS
+from pipeline.presets.encoder import ENCODER_PRESETS
 from pipeline.presets.longformer import LONGFORMER_PRESETS
 from pipeline.presets.modernbert import MODERNBERT_PRESETS
 from pipeline.presets.multilingual import MULTILINGUAL_PRESETS
 from pipeline.presets.roberta import ROBERTA_PRESETS
+
+P = TypeVar("P", bound=Pretrain)
 
 
 def _fast(preset: Pretrain) -> Pretrain:
@@ -39,6 +46,7 @@ WITH_DROPOUT: dict[str, Pretrain] = {
 }
 """Presets of which there are fast ones, without attention dropout."""
 PRESETS: dict[str, Pretrain] = {
+    **ENCODER_PRESETS,
     **WITH_DROPOUT,
     **{f"{name}-fast": _fast(preset) for name, preset in WITH_DROPOUT.items()},
     **MODERNBERT_PRESETS,  # they have no dropout, so they are fast already
@@ -57,7 +65,12 @@ QUICKSTART = replace(
     optimizer=AdamW(learning_rate=3e-3),
 )
 PRESETS["quickstart"] = replace(QUICKSTART, model=replace(QUICKSTART.model, hidden_dropout=0.0))
-DEFAULT_PRESET = "bert-tiny"
+DEFAULT_PRESET = "encoder-xs"
+ABOUT_PRESETS = (
+    "Presets, one of which may be the first word "
+    f"(default: {DEFAULT_PRESET}; encoder-s for a GPU): {', '.join(PRESETS)}"
+)
+"""Sentence of a help about presets."""
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -102,12 +115,37 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
     if preset not in (None, named):
         problem = f"({named}) is not the preset of the command ({preset}): leave one of the two presets out"
         raise file.error("preset", problem)
+    if len(given := [name for name in LENGTHS if name in file.values]) > 1:
+        raise file.error(given[1], f"cannot be set together with {given[0]}: each says how long the run is")
     return named, settings_of(file, PRESETS[named])
+
+
+def unnamed_note(preset: str | None, config: str | None) -> str | None:
+    """Return a line about the default preset; None if the command line or its config file names one."""
+    if preset is not None or (config is not None and "preset" in read_config(config, Pretrain).values):
+        return None
+    return f"preset {DEFAULT_PRESET}, because the command names none; name encoder-s for a GPU"
+
+
+def with_given_length(default: P, words: Sequence[Argument]) -> P:
+    """Return the settings before options are applied, without the length that an option replaces.
+
+    They are not checked yet. Raises ConfigError if the options give several of steps, tokens and epochs.
+    """
+    given = {word.option.path: word.values[-1] for word in words if word.option is not None and word.values}
+    require_one(given)
+    if not given.keys() & set(LENGTHS):
+        return default
+    values = {field.name: getattr(default, field.name) for field in fields(default)}
+    return unchecked(type(default), values | {"tokens": None, "epochs": None})
 
 
 def as_toml(config: Pretrain, preset: str) -> str:
     """Return the settings as the text of a file for --config."""
-    return f"preset = {toml_value(preset)}\n{to_toml(config, PRESETS[preset])}"
+    text = to_toml(config, PRESETS[preset])
+    if config.steps_from:  # the file may have one length alone
+        text = re.sub("^steps = .*\n", "", text, count=1, flags=re.MULTILINE)
+    return f"preset = {toml_value(preset)}\n{text}"
 
 
 def require_init(preset: str, config: Pretrain) -> None:

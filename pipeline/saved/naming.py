@@ -107,14 +107,16 @@ def default_name(preset: str, config: Pretrain) -> str:
     """Return PRESET-DIGEST, with a digest of all settings that affect data or training.
 
     So the same command always means the same run. If a run may be extended to more steps, the digest leaves out the
-    number of steps.
+    number of steps. Tokens or epochs in place of steps are in the digest as given.
     """
     shaping = identifying_settings(config) | {
         key: value
         for key, value in flatten(config).items()
         if (key.split(".")[0] in DATA or key in FINGERPRINTED) and key not in PASSING and not is_unrecorded(key, value)
     }
-    if not grows(config):
+    if config.steps_from:
+        shaping |= config.steps_from
+    elif not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
     return f"{preset}-{digest[:8]}"

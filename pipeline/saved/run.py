@@ -10,9 +10,10 @@ OUTPUT/runs/NAME/
     summary.json        written last, when the run is finished
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.config.flat import flatten, unflatten
@@ -72,9 +73,16 @@ def read_run(folder: str) -> dict[str, Any] | None:
     return recorded and recorded | {"corpus": moved(recorded["corpus"], folder)}
 
 
-def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
-    """Record a run's identity, requested steps, MLflow run and corpus folder."""
-    storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder))
+def write_run(
+    folder: str,
+    wanted: dict[str, Any],
+    steps: int,
+    run_id: str,
+    corpus_folder: str,
+    steps_from: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Record a run's identity, requested steps and from what they were counted, MLflow run and corpus folder."""
+    storage.write_json(storage.join(folder, RUN), record(wanted, steps, run_id, corpus_folder) | dict(steps_from))
 
 
 def forget_setting(folder: str, name: str) -> None:
@@ -87,6 +95,16 @@ def forget_setting(folder: str, name: str) -> None:
 def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> dict[str, Any]:
     """Return the contents of run.json."""
     return {"identity": wanted, "steps": steps, "mlflow_run_id": run_id, "corpus": corpus_folder}
+
+
+def recorded_steps(config: Pretrain, recorded: dict[str, Any] | None) -> int | None:
+    """Return the steps of a run that was begun with the same tokens or epochs; None if they must be counted.
+
+    `recorded` is the contents of run.json, or None for a new run.
+    """
+    if recorded is None or any(recorded.get(name) != value for name, value in config.steps_from.items()):
+        return None
+    return recorded["steps"]
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:

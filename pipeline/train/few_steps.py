@@ -94,11 +94,11 @@ def _fitting_rows(config: Pretrain, sampling: Sampling, length: int, free: int, 
     """
     model = config.model
     with torch.device("meta"):
-        module = build_objective(config.objective, config.sampling, model, config.vocabulary.size)
+        module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
         state = STATE_BYTES * sum(parameter.numel() for parameter in module.parameters())
     encoders = 1 + isinstance(config.objective, Replaced)
     layers = encoders * model.layers * (68 * model.width + 20 * model.heads * length)
-    token = layers + 12 * (sampling.masking.share if sampling.masks else 0) * config.vocabulary.size
+    token = layers + 12 * (sampling.masking.share if sampling.masks else 0) * config.vocabulary.most_entries
     row = sampling.sequences * length * token
     if state + row > MOST_MEMORY * free:
         raise ConfigError(
@@ -113,7 +113,7 @@ def _stepper(
 ) -> Callable[[int], tuple[float, float]]:
     """Build the model; return a function that takes a step on some rows, and returns the seconds of slot and update."""
     precision = chosen_precision(config.placement, device)
-    module = build_module(config, config.vocabulary.size, device, precision)
+    module = build_module(config, config.vocabulary.most_entries, device, precision)
     optimizer = build_optimizer(config.optimizer, module)
     compute = StepContext(device=device, autocast=autocast_of(precision, device), seed=config.seed)
     random = np.random.default_rng(config.seed)
@@ -124,7 +124,7 @@ def _stepper(
         return time.perf_counter()
 
     def take_step(rows: int) -> tuple[float, float]:
-        batch = random_batch(sampling, rows, length, config.vocabulary.size, random)
+        batch = random_batch(sampling, rows, length, config.vocabulary.most_entries, random)
         begun = seconds()
         backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=1)
         computed = seconds()

@@ -347,7 +347,7 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
     accuracies = accuracies_on_pairs(work, module)
     work.log(state.step, accuracies)
     text = blimp_text(accuracies, work.blimp.unigram_accuracy)
-    work.say(f"BLiMP after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
+    work.say(f"minimal pairs after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
     return accuracies
 
 

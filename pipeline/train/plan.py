@@ -145,7 +145,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
-    rows = config.vocabulary.size + model.position_rows + model.segments + norm
+    rows = config.vocabulary.most_entries + model.position_rows + model.segments + norm
     shared = getattr(config.objective, "embedding_sharing", "all")
     tables = 2 if shared == "gradient-disentangled" else 1  # the generator's and the discriminator's
     return Gradients(
@@ -213,7 +213,7 @@ def loads(config: Pretrain) -> Iterator[PhaseLoad]:
             phase=phase,
             rows=rows,
             tokens=tokens,
-            flops=tokens * flops_per_token(config.objective, config.model, config.vocabulary.size, counted),
+            flops=tokens * flops_per_token(config.objective, config.model, config.vocabulary.most_entries, counted),
             slot_seconds=launching,
         )
 
@@ -221,7 +221,7 @@ def loads(config: Pretrain) -> Iterator[PhaseLoad]:
 def parameters(config: Pretrain) -> int:
     """Return the number of trained parameters, including all heads. Tied parameters count once."""
     with torch.device("meta"):
-        module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
+        module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.most_entries)
         return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -344,7 +344,7 @@ def plan_text(
     slow = [box for box in machines if run_seconds_with_stream(work, world, box, gradients) >= MINUTE]
     on_gpus = gpus_here or bool(slow)
     facts = [
-        ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
+        ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.most_entries:,})"),
         ("steps", "; ".join(_phase_text(load.phase, config) for load in work)),
         (
             "tokens",

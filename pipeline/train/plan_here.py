@@ -1,23 +1,27 @@
 """The part of a plan on this machine and this text: the time of a run here, and its passes over the corpus."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from pipeline.config.data import GivenPairs
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.corpus.vocabulary import sized_for
 from pipeline.errors import ConfigError
 from pipeline.model.flops import GIGABYTES, PEAKS, known_chip
 from pipeline.reporting import Report, estimate
-from pipeline.saved.run import read_run, run_folder
+from pipeline.saved.run import read_run, recorded_steps, run_folder
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.automatic import FreeMemory, Where, choice_text, free_memory, with_choices
+from pipeline.train.counted_steps import RowLengths, length_text, with_counted_steps, with_steps
 from pipeline.train.few_steps import FewSteps, few_steps
 from pipeline.train.hardware import device_of
 from pipeline.train.plan import imbalance, loads, plan_text, read_prices, slots_of, tokens_per_sequence
-from pipeline.train.run_data import known_characters, train_characters
+from pipeline.train.run_data import counted_on, known_characters, known_stream, train_characters
 
 MOST_PASSES = 40
 """Passes over the text above which a warning is given: those of BERT's pretraining (Devlin et al. 2019, A.2)."""
@@ -67,7 +71,8 @@ def facts_here(config: Pretrain, report: Report) -> tuple[list[tuple[str, str]],
         facts.append(
             (
                 "passes",
-                f"about {_passes_text(passes)} over the text, if a token has about {CHARACTERS_PER_TOKEN} characters",
+                f"about {_passes_text(passes)} over the text"
+                + f", if a token has about {CHARACTERS_PER_TOKEN} characters" * (config.epochs is None),
             )
         )
     return facts, passes_warning(config, passes), measured is not None and measured.on_gpu
@@ -88,9 +93,55 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
         begun = read_run(run_folder(config)) if config.name else None
         facts = [] if begun else [("slots", choice_text(config, where))]
         config, _ = with_choices(config, begun and begun["identity"], where)
+    config, known = with_known_text(config, report)
+    facts += known
     here, warning, gpus_here = facts_here(config, report)
     text = plan_text(config, machines, [*facts, *here], gpus_here=gpus_here or gpu is not None)
     return text if warning is None else f"{text}\n\n{warning}"
+
+
+def with_known_text(config: Pretrain, report: Report) -> tuple[Pretrain, list[tuple[str, str]]]:
+    """Return the settings with the steps and the size of the vocabulary that follow from the text, and facts on these.
+
+    Raises ConfigError for epochs over a text whose size is not known.
+    """
+    placed, facts = with_absolute_locations(config), list[tuple[str, str]]()
+    characters = known_characters(placed) if config.steps_from or config.vocabulary.size == "auto" else None
+    if config.steps_from:
+        config, why = _with_steps(config, placed, characters, report)
+        facts.append(("steps from", f"{length_text(config)}, {why}"))
+    if config.vocabulary.size == "auto":
+        sized = config.vocabulary
+        if characters is not None or not config.corpus:
+            sized = sized_for(sized, characters or 0)  # the built-in corpus is small
+        most = "at most, for text of unknown size: " * (sized.size == "auto")
+        facts.append(("vocabulary", f"auto: {most}{sized.most_entries:,} entries"))
+        config = replace(config, vocabulary=sized)
+    return config, facts
+
+
+def _with_steps(config: Pretrain, placed: Pretrain, characters: int | None, report: Report) -> tuple[Pretrain, str]:
+    """Return the settings with the steps of tokens or epochs, and how these are known.
+
+    `placed`: the same settings with absolute locations. `characters`: those of the text, None if not known.
+    """
+    begun = read_run(run_folder(placed)) if placed.name else None
+    if (steps := recorded_steps(config, begun)) is not None:
+        return with_steps(config, steps), "as counted when the run began"
+    if (stream := known_stream(placed)) is not None:
+        return replace(config, steps=counted_on(placed, stream, report).steps), "counted in the rows of the corpus"
+    if characters is None and config.epochs is not None:
+        raise ConfigError(
+            f"{length_text(config)} of this text are not known in steps before it is prepared: prepare it "
+            "(jobs/prepare.py), or plan with --steps or --tokens"
+        )
+    row = tokens_per_sequence(config.sampling) * config.sampling.sequences
+    rows = max(1, round((characters or 0) / CHARACTERS_PER_TOKEN / row))
+    even = RowLengths(lambda window: np.full(1, row), "the text", windows=1)  # windows of one row
+    return (
+        with_counted_steps(config, lambda sampling: even, rows),
+        f"estimated with rows of {row:,.0f} tokens, until the corpus is prepared and has a vocabulary",
+    )
 
 
 def _here(config: Pretrain) -> Where:
@@ -137,9 +188,10 @@ def passes_warning(config: Pretrain, passes: float | None) -> str | None:
     if passes is None or passes <= MOST_PASSES:
         return None
     fewer = max(1, math.floor(config.steps * MOST_PASSES / passes))
+    instead = f"--epochs {MOST_PASSES}" if config.steps_from else f"--steps {fewer}"
     return (
         f"warning: {config.steps:,} steps are about {passes:,.0f} passes over this text, and BERT's pretraining had "
-        f"{MOST_PASSES}: give more text, or --steps {fewer}"
+        f"{MOST_PASSES}: give more text, or {instead}"
     )
 
 
@@ -150,6 +202,8 @@ def _passes_text(passes: float) -> str:
 
 def _passes(config: Pretrain, tokens: float) -> float | None:
     """Return the tokens of a run by those of its text. None for given pairs, whose lengths a plan does not know."""
+    if config.epochs is not None:
+        return config.epochs
     if isinstance(config.sampling.pairs, GivenPairs) or tokens <= 0:
         return None
     return sum(load.tokens for load in loads(config)) / tokens

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.config.data import PASSING, GivenPairs, NextSentence, Preparation, TitleParagraph
@@ -13,16 +14,19 @@ from pipeline.corpus.given_pairs import require_fitting_pairs
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
-from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
-from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
+from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase, window_rows
+from pipeline.corpus.vocabulary import extended_vocabulary, found_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, PipelineError, listed
 from pipeline.files import storage
 from pipeline.files.locations import is_url
-from pipeline.reporting import Report
+from pipeline.reporting import Report, no_op
+from pipeline.saved.run import read_run, recorded_steps, run_folder
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles
 from pipeline.text.pairs import needed_documents
 from pipeline.text.prompts import prompt_tokens, room_after_prompts
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.counted_steps import RowLengths, length_text, with_counted_steps, with_steps
 from pipeline.train.initial import Initial
 
 TITLE_WINDOWS = 64
@@ -45,7 +49,7 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
         corpus = load_corpus(config.corpus[0])
         require_fitting_pairs(config.sampling, corpus.formats, corpus.folder)
         return corpus
-    listing = list_sources(config.corpus, config.prepare, _corpus_folder(config), report)
+    listing = list_sources(config.corpus, config.prepare, corpus_folder(config), report)
     require_fitting_pairs(config.sampling, listing.formats, f"corpus {listed(config.corpus or (BUILTIN,))}")
     finished_corpus(listing)
     return listing
@@ -66,14 +70,7 @@ def stream_settings(
     vocabulary = existing or trained_vocabulary(config.vocabulary, corpus, config.output, report, exponent)
     if config.vocabulary.extend:
         vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report, exponent)
-    settings = StreamSettings(
-        corpus=corpus,
-        vocabulary=vocabulary,
-        sampling=config.sampling,
-        batch=config.batch,
-        seed=config.seed,
-        table_chunks=config.placement.table_chunks,
-    )
+    settings = _stream_of(config, corpus, vocabulary)
     if isinstance(config.sampling.pairs, TitleParagraph):
         _require_titles(corpus)
     if config.sampling.two_texts:
@@ -83,6 +80,18 @@ def stream_settings(
         _require_parents(config, corpus, report)
     _require_rows(config, settings)
     return settings
+
+
+def _stream_of(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> StreamSettings:
+    """Return the settings of the stream of a corpus, with a vocabulary."""
+    return StreamSettings(
+        corpus=corpus,
+        vocabulary=vocabulary,
+        sampling=config.sampling,
+        batch=config.batch,
+        seed=config.seed,
+        table_chunks=config.placement.table_chunks,
+    )
 
 
 def _require_titles(corpus: Corpus) -> None:
@@ -138,6 +147,39 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
             )
 
 
+def with_known_steps(config: Pretrain, stream: StreamSettings, report: Report) -> Pretrain:
+    """Return the settings with the steps of config.tokens or config.epochs: those of a run that goes on, or counted.
+
+    Raises ConfigError for less than a step, and if the settings do not allow so few steps.
+    """
+    if not config.steps_from:
+        return config
+    if (steps := recorded_steps(config, read_run(run_folder(config)))) is not None:
+        return with_steps(config, steps)
+    config = counted_on(config, stream, report)
+    report(f"{length_text(config)}: {config.steps:,} steps")
+    return config
+
+
+def counted_on(config: Pretrain, stream: StreamSettings, report: Report) -> Pretrain:
+    """Return the settings with the steps that tokens or epochs are on a stream; raises as `with_known_steps`."""
+    report(f"counting the rows of the text for {length_text(config)}")
+    windows = len(stream.corpus.train)
+    return with_counted_steps(config, lambda each: row_lengths(replace(stream, sampling=each), windows), windows)
+
+
+def row_lengths(stream: StreamSettings, windows: int | None = None) -> RowLengths:
+    """Return the lengths of a stream's rows. `windows`: the most windows to count, such as those of an epoch."""
+    tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
+
+    def of_window(number: int) -> np.ndarray:
+        train = stream.corpus.train
+        rows = window_rows(stream, tokenizer, train, *divmod(number, len(train)))
+        return rows["ids"].combine_chunks().value_lengths().to_numpy()
+
+    return RowLengths(of_window, stream.corpus.folder, windows)
+
+
 def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, report: Report) -> Corpus:
     """Return the corpus that `find_corpus` returned; if it returned a list of sources, prepare them first."""
     corpus = corpus_or_listing if isinstance(corpus_or_listing, Corpus) else prepare_listed(corpus_or_listing, report)
@@ -157,18 +199,35 @@ def train_characters(corpus: Corpus) -> int:
 
 def known_characters(config: Pretrain) -> int | None:
     """Return the characters of the corpus if it is prepared or consists of local text files; else None."""
-    if any(is_url(source) for source in config.corpus):
-        return None
-    try:
-        found = find_corpus(config, lambda line: None)
-        found = found if isinstance(found, Corpus) else finished_corpus(found) or found
-    except PipelineError:  # a plan may be made before the text is there
+    found = _known_corpus(config)
+    if found is None:
         return None
     if isinstance(found, Corpus):
         return train_characters(found)
     files = [file for of_source in found.sources.values() for file in of_source]
     unsized = any(file.bytes < 0 or not file.name.lower().endswith(PLAIN) for file in files)
     return None if unsized or BUILTIN in {source.location for source in found.sources} else sum(f.bytes for f in files)
+
+
+def _known_corpus(config: Pretrain) -> Corpus | Listing | None:
+    """Return what `find_corpus` returns, or the corpus prepared from it; None for URLs and for text that is missing."""
+    if any(is_url(source) for source in config.corpus):
+        return None
+    try:
+        found = find_corpus(config, no_op)
+        return found if isinstance(found, Corpus) else finished_corpus(found) or found
+    except PipelineError:  # a plan may be made before the text is there
+        return None
+
+
+def known_stream(config: Pretrain) -> StreamSettings | None:
+    """Return the settings of a run's stream if its corpus and its vocabulary are there already; else None."""
+    corpus, exponent = _known_corpus(config), config.sampling.language_exponent
+    if config.init or not isinstance(corpus, Corpus):
+        return None
+    vocabulary = given_vocabulary(config.vocabulary)
+    vocabulary = vocabulary or found_vocabulary(config.vocabulary, corpus, config.output, exponent)
+    return None if vocabulary is None else _stream_of(config, corpus, vocabulary)
 
 
 def _is_prepared_corpus(config: Pretrain) -> bool:
@@ -186,7 +245,7 @@ def _is_prepared_corpus(config: Pretrain) -> bool:
     return True
 
 
-def _corpus_folder(config: Pretrain) -> str:
+def corpus_folder(config: Pretrain) -> str:
     """Return the folder for the corpus that is prepared from the configured sources and settings."""
     sources = config.corpus or (BUILTIN,)
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}

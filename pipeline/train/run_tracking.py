@@ -47,7 +47,7 @@ def open_mlflow_run(config: Pretrain, uri: str, stream: StreamSettings, start: S
         tags | {DESCRIPTION: _description(config, stream, start)},
         corpus_inputs(stream.corpus),
     )
-    run.write_run(start.folder, start.identity, config.steps, mlflow.run_id, stream.corpus.folder)
+    run.write_run(start.folder, start.identity, config.steps, mlflow.run_id, stream.corpus.folder, config.steps_from)
     return mlflow
 
 

@@ -74,7 +74,7 @@ def fitting_rows(config: Pretrain, phase: Phase, free: int, gpu: str = "") -> in
 def _fixed_and_row(config: Pretrain, phase: Phase, gpu: str) -> tuple[float, float]:
     """Return the bytes that a step needs for its weights, and for each row of a slot."""
     with torch.device("meta"):
-        module = build_objective(config.objective, phase.sampling, config.model, config.vocabulary.size)
+        module = build_objective(config.objective, phase.sampling, config.model, config.vocabulary.most_entries)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     token_bytes, sampling = TOKEN_BYTES[config.model.family], phase.sampling
     token, length = 0.0, sampling.maximum_length
@@ -93,7 +93,7 @@ def _fixed_and_row(config: Pretrain, phase: Phase, gpu: str) -> tuple[float, flo
             token += layers * layer
         token += token_bytes.once * model.inner_rows + token_bytes.once_width * model.width
     if sampling.masks:
-        token += token_bytes.labels * sampling.masking.share * config.vocabulary.size
+        token += token_bytes.labels * sampling.masking.share * config.vocabulary.most_entries
     factor = UNCAST_FACTOR if _is_uncast(config, gpu) else 1
     return STATE_BYTES * parameters, factor * token * sampling.row_length
 

@@ -10,12 +10,12 @@ from pipeline.objectives.masked import PAIR_TERMS
 from pipeline.objectives.table import build_objective
 
 BUSY_TOKENS = 32_768
-"""Tokens of a slot with which an H200 trains bert-base at 87% of its highest speed (jobs/RESULTS.md)."""
+"""Tokens of a slot with which an H200 trains bert-base at 87% of its highest speed (jobs/results/gpu-speed.md)."""
 LAUNCH_BOUND_TOKENS = 8_192
-"""Tokens of a slot up to which an H100 trains bert-base faster with CUDA graphs (jobs/RESULTS.md)."""
+"""Tokens of a slot up to which an H100 trains bert-base faster with CUDA graphs (jobs/results/gpu-speed.md)."""
 LAUNCH_SECONDS = 24e-6
 """Seconds in which a GPU's host launches the kernels of an operator. Measured: an H200 waits for the 995 operators of a
-step of bert-base with one slot of 32 rows, which takes 23.7 ms in eager code (jobs/RESULTS.md).
+step of bert-base with one slot of 32 rows, which takes 23.7 ms in eager code (jobs/results/gpu-speed.md).
 """
 LAYER_OPERATORS, SHARED_LAYER_OPERATORS = 70, 54
 """Operators that launch kernels for a layer, forward and backward: one with weights of its own, or with shared ones."""
@@ -32,7 +32,7 @@ def slot_operators(config: Pretrain) -> int:
     """
     model = config.model
     with torch.device("meta"):
-        module = build_objective(config.objective, config.sampling, model, config.vocabulary.size)
+        module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
     applied = sum(len(encoder.applied_layers) for encoder in encoders_in(module))
     applied += getattr(config.objective, "decoder", "plain") == "enhanced"  # it applies the last layer again
     each = ATTENTION_OPERATORS.get(

@@ -1,12 +1,14 @@
-"""Text of a run for users: progress lines, and the summary at the end."""
+"""Text of a run for users: progress lines, and at the end the summary and commands that use the model."""
 
 import math
 import shlex
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import listed
+from pipeline.errors import as_called, listed
 from pipeline.evaluation.minimal_pairs.figures import blimp_rows
 from pipeline.files import storage
 from pipeline.files.locations import without_login
@@ -170,7 +172,9 @@ def _blank_lines(summary: dict[str, Any]) -> list[str]:
     if not blanks["candidates"]:
         return [f"fill in the blank (held-out sentences): {NO_BLANKS}"]
     count = f"of {blanks['candidates']} sentences the model's first guess is right in {blanks['right']}"
-    lines = [f"fill in the blank (held-out sentences; {count})"]
+    plain = blanks.get("plain")  # None: a summary of an older version, which did not ask
+    enough = " of plain prose" if plain == blanks["candidates"] else f", only {plain} of them plain prose"
+    lines = [f"fill in the blank (held-out sentences{enough if plain is not None else ''}; {count})"]
     for title, selection in (("most confident correct guesses:", "surest"), ("at random:", "random")):
         if blanks[selection]:
             lines.append(f"  {title}")
@@ -187,6 +191,38 @@ def summary_text(summary: dict[str, Any]) -> str:
     if summary["heldout_after"] and summary["blanks"]:
         lines += ["", *_blank_lines(summary)]
     return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in _location_lines(summary))])
+
+
+def next_commands(summary: dict[str, Any]) -> str:
+    """Return the commands that use a finished run's model: search, fine-tuning, and training on other text.
+
+    The last is left out where the model has no head for masked words: then it cannot be trained by `continue`.
+    """
+    model = _from_here(summary["export"])
+    vectors = f"{summary['export'].rsplit('/', 3)[0]}/vectors/{summary['name']}"
+    folder, found = shlex.quote(model), shlex.quote(_from_here(vectors))
+    embed = f"python jobs/embed.py --checkpoint {folder} --input TEXTS --output {found}"
+    uses = {
+        "search your own texts (one per line, or a column text)": f"{embed} && "
+        f"python jobs/search.py --vectors {found} --queries 'A QUESTION'",
+        "fine-tune it on a CSV": f"python jobs/finetune.py --checkpoint {folder} --train FILE.csv "
+        "--text text --label label",
+    }
+    if summary["blanks"] is not None and "heldout/replaced_loss" not in summary["heldout_after"]:
+        preset = "continue-small" if summary["device"] == "cpu" else "continue"
+        uses["train it on your own corpus"] = (
+            f"python jobs/pretrain.py {preset} --init {folder} --corpus PATH_OR_URL sampling.pairs:full-sentences"
+        )
+    text = as_called("\n".join(["use this model:", *(f"  {use}:\n    {line}" for use, line in uses.items())]))
+    # `make` runs jobs with the interpreter of .venv, which is not the `python` of the shell that reads this.
+    return text.replace("python jobs/", f"{shlex.quote(_from_here(sys.executable, 'python'))} jobs/")
+
+
+def _from_here(path: str, elsewhere: str | None = None) -> str:
+    """Return a path below the working folder as a relative one; any other path or URL as it is, or as `elsewhere`."""
+    if Path(path).is_relative_to(Path.cwd()):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path if elsewhere is None else elsewhere
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:

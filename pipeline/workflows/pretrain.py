@@ -20,6 +20,7 @@ from pipeline.config.jobs import (
 )
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
+from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.evaluation.blimp import prepare_pairs, read_pairs
 from pipeline.evaluation.heldout import unigram_counts
@@ -44,7 +45,7 @@ from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.plan_here import passes_over, passes_warning
 from pipeline.train.probe import gpus_of_machine, require_usable_gpus
 from pipeline.train.prompts import with_prompts
-from pipeline.train.run_data import find_corpus, stream_settings
+from pipeline.train.run_data import find_corpus, stream_settings, with_known_steps
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
@@ -69,7 +70,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     corpus_or_listing = find_corpus(config, report)
     config, resources, choice, graphs_automatic = _with_workers(config, uri)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
-    config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
+    config = _for_text(config, stream, report)
     with _driving(config) as tracker:
         start = read_start(config, stream, models.initial, models.teacher or models.vector_teacher)
         if start.summary is not None:
@@ -95,6 +96,13 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             graphs_automatic=graphs_automatic,
         )
         return _train_and_export(job, resources, uri, start, choice, report)
+
+
+def _for_text(config: Pretrain, stream: StreamSettings, report: Report) -> Pretrain:
+    """Return the settings, completed from the text: padding, and the steps of tokens or epochs."""
+    with os_errors_as_checkpoint_error(config):
+        config = with_known_steps(config, stream, report)
+    return replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
 
 
 def _train_and_export(

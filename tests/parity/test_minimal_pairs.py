@@ -17,6 +17,7 @@ from tests.parity.families import ROWS
 transformers = pytest.importorskip("transformers")
 
 SENTENCES = ["The housing, the house.", "the house?", "a very long word - donaudampfschiff", "housing the housing"]
+SENTENCES += ["A: the house?\nB: the housing."]
 CPU = torch.device("cpu")
 
 

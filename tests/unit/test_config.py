@@ -60,13 +60,14 @@ from pipeline.config.training import (
 from pipeline.corpus.order import offset
 from pipeline.errors import JOBS, ConfigError
 from pipeline.model.flops import PEAKS
-from pipeline.presets.table import PRESETS, split_preset, starting_point
+from pipeline.presets.table import PRESETS, split_preset, starting_point, unnamed_note
 from tests.refusals import refusal
 
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
-    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
-    "roberta-base, roberta-large, mbert-tiny, mbert-base, xlm-roberta-tiny, xlm-roberta-base, "
+    "encoder-xs, encoder-s, encoder-b, bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, "
+    "roberta-tiny, roberta-mini, roberta-base, roberta-large, mbert-tiny, mbert-base, xlm-roberta-tiny, "
+    "xlm-roberta-base, "
     "electra-tiny, electra-mini, electra-small, electra-base, "
     "distilbert-tiny, distilbert-mini, distilbert-base, "
     "albert-tiny, albert-mini, albert-base, albert-large, albert-xlarge, albert-xxlarge, continue, "
@@ -450,6 +451,11 @@ MODERNBERT_SIZES = {
     "modernbert-base": (22, 768, 12, 1_152),
     "modernbert-large": (28, 1_024, 16, 2_624),
 }
+ENCODER_SIZES = {
+    "encoder-xs": (12, 192, 3, 512),
+    "encoder-s": (12, 384, 6, 1_024),
+    "encoder-b": (22, 768, 12, 1_152),  # ModernBERT-base
+}
 LONGFORMER_SIZES = {"longformer-tiny": (2, 128, 2, 512), "longformer-base": (12, 768, 12, 3_072)}
 SIZES_OF_BIGBIRD = {"bigbird-tiny": (2, 128, 2, 512), "bigbird-base": (12, 768, 12, 3_072)}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
@@ -463,7 +469,9 @@ def sizes(name: str) -> tuple[int, ...]:
 
 
 def test_presets_have_their_published_sizes() -> None:
-    published = PUBLISHED_SIZES | SIZES_OF_DEBERTA | MODERNBERT_SIZES | LONGFORMER_SIZES | SIZES_OF_BIGBIRD
+    published = (
+        PUBLISHED_SIZES | ENCODER_SIZES | SIZES_OF_DEBERTA | MODERNBERT_SIZES | LONGFORMER_SIZES | SIZES_OF_BIGBIRD
+    )
     assert {name: sizes(name) for name in published} == published
 
 
@@ -472,6 +480,7 @@ def test_there_is_no_preset_without_a_published_size() -> None:
     named = {*PUBLISHED_SIZES, "continue", "continue-small"}
     assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {
         "quickstart",
+        *ENCODER_SIZES,
         *SIZES_OF_DEBERTA,
         *MODERNBERT_SIZES,
         *LONGFORMER_SIZES,
@@ -538,6 +547,40 @@ def test_a_fast_preset_differs_in_the_dropout_of_attention_alone() -> None:
             assert (model.hidden_dropout, model.attention_dropout) == (usual, attention_dropout), name
             different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
             assert different == ({"model.attention_dropout"} if attention_dropout < usual else set()), name
+
+
+def test_encoders_are_modernberts_without_dropout_that_read_full_rows() -> None:
+    steps, rates = {}, {}
+    for name in ENCODER_SIZES:
+        preset, model, optimizer = PRESETS[name], PRESETS[name].model, PRESETS[name].optimizer
+        steps[name], rates[name] = preset.steps, optimizer.learning_rate
+        assert (model.family, model.inner, model.block, model.bias) == ("modernbert", "geglu", "pre-norm", False), name
+        assert isinstance(model.positions, RotaryPositions) and (model.hidden_dropout, model.attention_dropout) == (
+            0,
+            0,
+        )
+        assert preset.sampling == Sampling(pairs=FullSentences(), masking=TokenMasking(share=0.3)), name
+        assert preset.vocabulary == VocabularySettings(kind="byte-bpe", size="auto"), name
+        assert preset.batch.rows_per_step * preset.sampling.maximum_length == 32_768, name
+        assert optimizer == StableAdamW(
+            learning_rate=rates[name], beta2=0.98, epsilon=1e-6, weight_decay=0.1, clip_norm=1.0
+        )
+        assert preset.schedule == WarmupStableDecay(warmup_steps=200, decay_share=0.2), name
+    assert steps == {"encoder-xs": 3_000, "encoder-s": 10_000, "encoder-b": 100_000}
+    assert rates == {"encoder-xs": 2e-3, "encoder-s": 2e-3, "encoder-b": 8e-4}
+
+
+def test_a_larger_text_gets_a_larger_vocabulary() -> None:
+    """20 million words are the most for 8,192 entries, and 200 million for 16,384."""
+    automatic = VocabularySettings(kind="byte-bpe", size="auto")
+    words = (1, 20_000_000, 20_000_001, 200_000_000, 200_000_001)
+    assert [automatic.sized(count).size for count in words] == [8_192, 8_192, 16_384, 16_384, 50_368]
+    assert VocabularySettings(size=9_000).sized(10**9).size == 9_000
+    assert (automatic.most_entries, VocabularySettings(size=9_000).most_entries) == (50_368, 9_000)
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.size \(8192\) minus vocabulary.unused \(8000\) must be at least"
+    ):
+        replace(automatic, unused=8_000).sized(1)
 
 
 def test_modernberts_have_their_published_parts() -> None:
@@ -642,11 +685,20 @@ def test_the_first_word_is_the_preset() -> None:
     assert split_preset([]) == (None, [])
     assert split_preset(["--steps", "3"]) == (None, ["--steps", "3"])
     assert split_preset(["optimizer:lamb"]) == (None, ["optimizer:lamb"])
-    assert starting_point(None, None) == ("bert-tiny", PRESETS["bert-tiny"])
+    assert starting_point(None, None) == ("encoder-xs", PRESETS["encoder-xs"])
     assert split_preset(("bert-base", "--steps", "3")) == ("bert-base", ["--steps", "3"])
     with pytest.raises(ConfigError) as refused:
         split_preset(["bert-huge", "--steps", "3"])
     assert str(refused.value) == "preset (bert-huge) does not exist; did you mean bert-large?"
+
+
+def test_a_command_without_a_preset_is_told_its_own_and_that_for_a_gpu(tmp_path: Path) -> None:
+    said = "preset encoder-xs, because the command names none; name encoder-s for a GPU"
+    assert [unnamed_note(None, None), unnamed_note("bert-tiny", None)] == [said, None]
+    file = tmp_path / "run.toml"
+    for text, note in (("seed = 1", said), ("preset = 'bert-tiny'", None)):
+        file.write_text(text)
+        assert unnamed_note(None, str(file)) == note
 
 
 def show(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -730,21 +782,30 @@ def test_kinds_are_chosen_last(capsys: pytest.CaptureFixture[str]) -> None:
 WRONG_COMMANDS = {
     "gpt": f"preset (gpt) does not exist; jobs/pretrain.py --help lists all {len(PRESETS)}",
     "bert-base --model.heads 7": "model.width (768) must be a multiple of model.heads (7)",
-    "--workers 9 --batch.rows-per-slot 32": (
+    "bert-tiny --workers 9 --batch.rows-per-slot 32": (
         "workers (9) must be at most the slots of a step (2 = batch.rows_per_step 64 / batch.rows_per_slot 32): use "
         "fewer workers or --batch.rows-per-slot 4 (or auto)"
     ),
-    "--workers 65": (
+    "bert-tiny --workers 65": (
         "workers (65) must be at most the slots of a step (64 = batch.rows_per_step 64 / batch.rows_per_slot 1): use "
         "fewer workers or more batch.rows_per_step"
     ),
-    "--gpu H1000": f"gpu (H1000) must be one of {', '.join(PEAKS)}",
+    "bert-tiny --gpu H1000": f"gpu (H1000) must be one of {', '.join(PEAKS)}",
     "optimizer:lamb --optimizer.learning-rate 3": "optimizer.learning_rate (3.0) must lie between 0 and 1",
     "--name a/b": f"name ('a/b') {WRONG_NAME}",
     "continue": (
         "preset (continue) continues from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"
     ),
     "--steps 0 --show": "steps (0) must be at least 1",
+    "--steps 3 --epochs 2": (
+        "steps (3) and epochs (2) cannot be set together, because each says how long the run is: give one of them"
+    ),
+    "--epochs 0": "epochs (0.0) must be above 0",
+    "--tokens tokens.npz": "tokens (tokens.npz) must be a whole number above 0, such as 250k, 10M or 2_000_000",
+    "encoder-xs --epochs 3 --corpus https://127.0.0.1:1/a.txt": (
+        "epochs (3) of this text are not known in steps before it is prepared: prepare it (jobs/prepare.py), or plan "
+        "with --steps or --tokens"
+    ),
 }
 
 

@@ -19,7 +19,9 @@ from jobs import pretrain
 from pipeline.command_line.arguments import Argument
 from pipeline.command_line.command import Command
 from pipeline.command_line.main import JOBS
-from tests.documents import ROOT, Written, commands
+from pipeline.config.data import FullSentences
+from pipeline.train.summary import next_commands
+from tests.documents import FENCED, ROOT, Written, commands, split
 
 COMMANDS = list(dict.fromkeys(commands()))
 OF_JOBS = [written for written in COMMANDS if written.job in JOBS]
@@ -73,6 +75,26 @@ def test_a_job_takes_its_command(parse_only: None, capsys: pytest.CaptureFixture
     assert refused == []
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_job_takes_its_command_at_the_end_of_a_run(
+    device: str, parse_only: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = {"name": "mine", "export": "/my output/runs/mine/export", "device": device}
+    lines = next_commands(summary | {"blanks": {}, "heldout_after": {}}).splitlines()
+    written = [Written(page="a run", words=words) for line in lines if "jobs/" in line for words in split(line)]
+    assert [one.job for one in written] == ["embed", "search", "finetune", "pretrain"]
+    settings = []
+    for one in written:
+        with pytest.raises(Parsed) as parsed:
+            run_job(one)
+        settings.append(parsed.value.args[0])
+    embed, search, finetune, continued = settings
+    assert embed.checkpoint == finetune.checkpoint == continued.init == "/my output/runs/mine/export"
+    assert embed.output == search.vectors == "/my output/vectors/mine"
+    assert continued.batch.rows_per_step == (64 if device == "cpu" else 256)
+    assert isinstance(continued.sampling.pairs, FullSentences), "not every model has a head for pairs"
+
+
 def test_a_misspelt_command_is_refused(parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:
     written = Written(page="a page", words=("python", "jobs/predict.py", "--chekpoint", "A"))
     assert run_job(written) == 2 and "did you mean --checkpoint?" in capsys.readouterr().err
@@ -82,19 +104,60 @@ def test_commands_of_every_job_and_document_are_found() -> None:
     assert {written.job for written in OF_JOBS} == set(JOBS)
     pages = {written.page for written in OF_JOBS}
     assert pages >= {"README.md", "cluster/README.md", *(f"jobs/{job}.py" for job in JOBS)}
-    assert pages >= {f"jobs/{page}.md" for page in ("README", "CORPORA", "PRETRAINING", "FINETUNING", "RESULTS")}
+    assert pages >= {
+        f"jobs/{page}.md" for page in ("README", "CORPORA", "PRETRAINING", "FINETUNING", "results/step-speed")
+    }
     found = {written.words for written in COMMANDS if written.page == "README.md"}
     assert (
         "python",
         "jobs/pretrain.py",
-        "bert-mini",
+        "encoder-xs",
         "--corpus",
         "corpora/mine",
-        "--steps",
-        "20000",
+        "--tokens",
+        "100M",
         "--plan",
     ) in found
     assert ("make", "stop") in found and ("python", "jobs/bench.py", "step") in found
+
+
+def documents() -> list[Path]:
+    """Every page of the project."""
+    folders = (".github", "cluster", "jobs", "pipeline")
+    return [
+        *ROOT.glob("*.md"),
+        ROOT / "tests/README.md",
+        *(page for name in folders for page in (ROOT / name).rglob("*.md")),
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """Names by which GitHub finds the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_of_documents_lead_to_files_and_headings() -> None:
+    wrong, links = [], 0
+    for page in documents():
+        for link in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", page.read_text())):
+            name, _, heading = link.partition("#")
+            to = (page.parent / name) if name else page
+            links += 1
+            if "://" not in link and not (to.exists() and (not heading or heading in anchors(to))):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert links > 100 and wrong == []
+
+
+def test_results_are_a_table_of_questions_with_a_page_each() -> None:
+    lines = (ROOT / "jobs/RESULTS.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| [")]
+    linked = {name for row in rows for name in re.findall(r"results/([\w-]+\.md)", row)} | {"did-not-help.md"}
+    pages = {path.name: path.read_text() for path in (ROOT / "jobs/results").glob("*.md")}
+    assert len(lines) <= 40 and {len(row.split(" | ")) for row in rows} == {5} and linked == pages.keys()
+    assert [name for name, text in pages.items() if not re.match(r"# .*\?\n\n\w", text)] == []
+    undated = [name for name, text in pages.items() if not re.search(r"20\d\d-\d\d-\d\d", text)]
+    assert undated == [] and not [name for name, text in pages.items() if "anecdote" in text.lower()]
 
 
 def explained(job: str, *words: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""BLiMP accuracy of a run: names of its metrics, and text for progress lines and summaries."""
+"""Accuracy of a run on minimal pairs: names of its metrics, and text for progress lines and summaries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +17,8 @@ def blimp_text(accuracies: Mapping[str, float], unigram: float) -> str:
 
 
 def blimp_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary's row about BLiMP, as (name, text); empty for a run without evaluation.blimp."""
+    """Return the summary's row about minimal pairs, as (name, text); empty for a run without evaluation.blimp."""
     accuracies = summary.get("blimp")  # summaries of older versions have no such entry
     if not accuracies:
         return []
-    return [("BLiMP, a fifth of the pairs", blimp_text(accuracies, summary["baselines"][UNIGRAM_ACCURACY]))]
+    return [("minimal pairs, a fifth", blimp_text(accuracies, summary["baselines"][UNIGRAM_ACCURACY]))]

@@ -62,11 +62,15 @@ def mean_accuracies(scores: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str,
 
 
 def table(paradigms: Sequence[Paradigm], scores: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
-    """Return the lines of a table: each scorer's accuracy in percent on all pairs, by phenomenon and by paradigm."""
+    """Return the lines of a table: each scorer's accuracy in percent on all pairs, by phenomenon and by paradigm.
+
+    A phenomenon without a name has no line of its own.
+    """
     rows = [_row("all paradigms", [paradigm.name for paradigm in paradigms], scores)]
     for phenomenon in sorted({paradigm.phenomenon for paradigm in paradigms}):
         names = [paradigm.name for paradigm in paradigms if paradigm.phenomenon == phenomenon]
-        rows.append(_row(phenomenon, names, scores))
+        if phenomenon:
+            rows.append(_row(phenomenon, names, scores))
         rows += [_row(f"  {name}", [name], scores) for name in names]
     return aligned(["accuracy, %", "pairs", *scores], rows)
 

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.ablation import budget
-from pipeline.ablation import steps as counting
 from pipeline.ablation.budget import with_time_budget, with_token_budget
 from pipeline.ablation.command import read_ablate
-from pipeline.ablation.steps import RowLengths, steps_for_tokens, tokens_of
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
 from pipeline.config.data import Sampling, SingleSegment
@@ -23,6 +21,8 @@ from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import counted_steps as counting
+from pipeline.train.counted_steps import RowLengths, steps_for_tokens, tokens_of
 
 
 def config(**changed: Any) -> Pretrain:
@@ -115,7 +115,7 @@ def test_steps_are_counted_once_for_each_seed_and_budget(
         return with_token_budget(asked(tokens, *words), [variant], [stream], cache, lambda line: None)
 
     first = counted("--seeds", "1")
-    monkeypatch.setattr(budget, "RowLengths", lambda *_: pytest.fail("counted again"))
+    monkeypatch.setattr(budget, "row_lengths", lambda *_: pytest.fail("counted again"))
     assert counted("--seeds", "1") == first
     for change in (("--seeds", "2"), ("--seed", "5")):
         with pytest.raises(pytest.fail.Exception, match="counted again"):

@@ -88,8 +88,10 @@ def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> Non
     assert len(scorers.asked) == 3
     outcome(scorers, config(tmp_path, *words, "--recipe.epochs", "9"))
     assert len(scorers.asked) == 4
+    outcome(scorers, config(tmp_path, "--blimp", "other pairs", *words[2:]))
+    assert len(scorers.asked) == 5
     outcome(scorers, config(tmp_path, *words), mlflow_run_id="another run of the same name")
-    assert len(scorers.asked) == 6
+    assert len(scorers.asked) == 7
 
 
 def test_a_run_near_the_unigrams_is_not_trained(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_the_bench_on_a_cpu(
     location = str(tmp_path / "tokens.npz")
     save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     words = ["--sizes", "tiny", "--lengths", "16", "--modes", "eager", "--slots", "64", "512", "--train", "tiny"]
-    assert main([*words, "--tokens", location, "--output", str(tmp_path), "--minutes", "0.2"]) == 0
+    assert main([*words, "--token-file", location, "--output", str(tmp_path), "--minutes", "0.2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line[:1].isdigit()][:2] == ["64", "512"]
     assert "bert-tiny, 16 tokens, 8 rows, eager" in lines

@@ -14,6 +14,7 @@ import torch
 
 from pipeline.batch import collate
 from pipeline.bench import train as bench_train
+from pipeline.bench.token_steps import with_steps_on
 from pipeline.bench.train import RESULT, _require_trainable, main, slots, train_on_tokens
 from pipeline.command_line.stopping import TERMINATED
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
@@ -116,7 +117,7 @@ def test_slots_go_over_the_ends_of_windows(tokens: str) -> None:
 @pytest.mark.second
 def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
     """The checkpoint has the files and the weights of a run with all packages."""
-    words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), *WORDS]
+    words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path), *WORDS]
     run = [sys.executable, "-S", *words, "--name", "alone"]
     done = subprocess.run(run, cwd=ROOT, env=alone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -133,8 +134,9 @@ def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path
 
 @pytest.mark.second
 def test_a_missing_package_is_named_in_one_line(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
-    words = ["jobs/bench.py", "train", "--tokens", tokens, "--output", str(tmp_path), "--objective.teacher", "model"]
-    run = [sys.executable, "-S", *words, *WORDS, "objective:distilled", "sampling.pairs:single-segment"]
+    words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path)]
+    distilled = ["objective:distilled", "--objective.teacher", "model", "sampling.pairs:single-segment"]
+    run = [sys.executable, "-S", *words, *WORDS, *distilled]
     done = subprocess.run(run, cwd=ROOT, env=alone, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.fullmatch(
@@ -149,7 +151,7 @@ def test_processes_of_torchrun_share_the_slots(tokens: str, tmp_path: Path) -> N
     """Two processes train on the same global batches as one, to the same losses."""
     losses = []
     for number in (1, 2):
-        words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), *WORDS]
+        words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path), *WORDS]
         run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(number), *words]
         done = subprocess.run([*run, "--name", str(number)], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -163,15 +165,15 @@ def test_processes_of_torchrun_share_the_slots(tokens: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"corpus": ("text.txt",)}, r"corpus \(text.txt\) cannot be set together with tokens"),
+        ({"corpus": ("text.txt",)}, r"corpus \(text.txt\) cannot be set together with token-file"),
         (
             {"vocabulary": VocabularySettings(path="vocab.txt")},
-            r"vocabulary.path \(vocab.txt\) cannot be set together with tokens",
+            r"vocabulary.path \(vocab.txt\) cannot be set together with token-file",
         ),
-        ({"workers": 2}, r"workers \(2\) cannot be set together with tokens"),
+        ({"workers": 2}, r"workers \(2\) cannot be set together with token-file"),
         (
             {"objective": Contrastive(), "sampling": Sampling(maximum_length=32, pairs=TwoCrops())},
-            "tokens has no texts",
+            "token-file has no texts",
         ),
         (
             {"word_embeddings": "cooccurrence", "model": Model(layers=1, width=16, heads=1, maximum_positions=32)},
@@ -225,7 +227,7 @@ def test_a_file_without_examples_ends_the_run(
 
 @pytest.mark.second
 def test_sigterm_leaves_no_process(tokens: str, tmp_path: Path) -> None:
-    words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), "--name", "a"]
+    words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path), "--name", "a"]
     words += [*WORDS, "--steps", "100000", "--tracking.every", "1"]
     run = subprocess.Popen(
         [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -245,6 +247,33 @@ def test_more_processes_than_slots(
     monkeypatch.setenv("WORLD_SIZE", "5")
     with pytest.raises(ConfigError, match="torchrun started 5 processes, but a step has 4 slots"):
         train_on_tokens(replace(tiny_config, output=str(tmp_path)), tokens, print)
+
+
+def test_the_command_needs_a_file_of_tokens_which_tokens_does_not_name() -> None:
+    for words, said in (
+        ((), "--token-file is missing: File of tokens"),
+        (("--tokens", "100M"), "--token-file is missing: File of tokens"),
+        (
+            ("--tokens", "a.npz"),
+            r"tokens \(a.npz\) must be a number of tokens .*: a file of tokens is named with --token-file$",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=f"^{said}"):
+            main(["bert-tiny", *words])
+
+
+def test_epochs_and_tokens_are_steps_on_the_file(tokens: str, tiny_config: Pretrain, tmp_path: Path) -> None:
+    """The rows of two epochs are counted one by one."""
+    contents, config = token_file.read(tokens), replace(tiny_config, output=str(tmp_path), epochs=2.0)
+    windows = [
+        token_file.rows_of_window(contents, config.sampling, config.seed, number)
+        for number in range(2 * len(contents.train))
+    ]
+    rows, whole = sum(window.num_rows for window in windows), sum(int(window.lengths.sum()) for window in windows)
+    assert with_steps_on(config, contents, tokens).steps == pytest.approx(rows // config.batch.rows_per_step, abs=1)
+    by_tokens = with_steps_on(replace(config, epochs=None, tokens=str(whole)), contents, tokens)
+    assert by_tokens.steps == pytest.approx(rows / config.batch.rows_per_step, abs=1)
+    assert with_steps_on(tiny_config, contents, tokens) == tiny_config
 
 
 def test_more_processes_than_slots_of_a_later_phase(
@@ -275,12 +304,7 @@ def test_a_preset_has_one_phase_unless_a_kind_is_chosen(
 
     monkeypatch.setattr(bench_train, "train_on_tokens", stop)
     with pytest.raises(KeyboardInterrupt):
-        main(["bert-base", "--tokens", "tokens.npz", *words])
+        main(["bert-base", "--token-file", "tokens.npz", *words])
     assert [phase.sampling.maximum_length for phase in configs[0].all_phases] == lengths
     note = "" if words else "note: one phase, although preset bert-base has more: phases:two-phases trains them\n"
     assert capsys.readouterr().out == note
-
-
-def test_the_command_needs_tokens() -> None:
-    with pytest.raises(ConfigError, match="--tokens is missing"):
-        main(["bert-tiny"])

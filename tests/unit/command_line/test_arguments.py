@@ -202,7 +202,7 @@ MISSPELT = {
     ),
     "bert-tiny bert-mini": "word bert-mini is not an option or kind such as schedule:warmup-stable-decay",
     "optimizer:lamb optimizer:adam-w": "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w",
-    "--schedule.warmup-steps 4": (
+    "bert-tiny --schedule.warmup-steps 4": (
         "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
         "but schedule is linear-decay: choose one of these kinds, or leave the option out"
     ),

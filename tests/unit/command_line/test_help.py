@@ -38,13 +38,15 @@ def test_every_format_and_option_of_a_corpus_is_in_the_help(capsys: pytest.Captu
         assert [key for key in KEYS if f"::{key}=" not in text] == []
 
 
-def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_pretraining_has_fourteen_common_options_and_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(pretrain.main, capsys, "--help")
     assert flags(text) == [
         *(
             "--corpus",
             "--init",
             "--steps",
+            "--tokens",
+            "--epochs",
             "--workers",
             "--name",
             "--output",

@@ -116,7 +116,7 @@ def test_fine_tuning_has_the_same_form(tmp_path: Path) -> None:
 
 def test_a_file_may_say_only_a_part_and_options_replace_it(tmp_path: Path) -> None:
     text = (
-        'corpus = ["a", "b"]\nsteps = 7\n\n[optimizer]\nclip_norm = 2\n\n'
+        'preset = "bert-tiny"\ncorpus = ["a", "b"]\nsteps = 7\n\n[optimizer]\nclip_norm = 2\n\n'
         '[schedule]\nkind = "constant-rate"\nwarmup_steps = 3\n'
     )
     config = read(tmp_path, text)
@@ -135,6 +135,22 @@ def test_a_file_may_say_only_a_part_and_options_replace_it(tmp_path: Path) -> No
     assert flatten(read(tmp_path, text, "schedule:linear-decay"))["schedule"] == "LinearDecay"
 
 
+def test_a_file_has_one_length_which_an_option_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A printed file of a run of epochs has no steps, so that it can be read again."""
+    assert pretrain.main(["--epochs", "10", "--show"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nepochs = 10.0\n" in shown and "\nsteps = " not in shown and "\nwarmup_steps = 200\n" in shown
+    file = written(tmp_path, shown)
+    assert pretrain.main(["--config", file, "--show"]) == 0 and capsys.readouterr().out == shown
+    for words, line in ((("--tokens", "1M"), 'tokens = "1M"'), (("--steps", "300"), "steps = 300")):
+        assert pretrain.main(["--config", file, *words, "--show"]) == 0
+        found = capsys.readouterr().out.splitlines()
+        assert [each for each in found if each.startswith(("steps = ", "tokens = ", "epochs = "))] == [line]
+    assert refusal(read, tmp_path, "seed = 1\nepochs = 2\nsteps = 3\n") == (
+        f"config ({tmp_path}/run.toml), line 2: epochs cannot be set together with steps: each says how long the run is"
+    )
+
+
 def test_on_and_off_may_be_true_and_false_in_a_file(tmp_path: Path) -> None:
     for value, graphs in (("true", "on"), ("false", "off"), ('"auto"', "auto")):
         text = f'[placement]\ngraphs = {value}\n[batch]\nrows_per_slot = "auto"\n'
@@ -145,7 +161,7 @@ def test_on_and_off_may_be_true_and_false_in_a_file(tmp_path: Path) -> None:
 def test_options_may_mend_what_does_not_fit_in_a_file(tmp_path: Path) -> None:
     text = "[batch]\nrows_per_slot = 48\n"
     with pytest.raises(
-        ConfigError, match=r"^batch.rows_per_step \(64\) must be a multiple of batch.rows_per_slot \(48\)$"
+        ConfigError, match=r"^batch.rows_per_step \(256\) must be a multiple of batch.rows_per_slot \(48\)$"
     ):
         read(tmp_path, text)
     assert read(tmp_path, text, "--batch.rows-per-step", "96").batch.slots_per_step == 2
@@ -160,8 +176,8 @@ REFUSED = {
     ),
     "learning_rate = 1\n": "line 1: learning_rate does not exist; did you mean optimizer.learning_rate?",
     "[optimzer]\nbeta1 = 1\n": "line 1: optimzer does not exist; did you mean optimizer?",
-    "[schedule]\nwarmup_steps = 1\n": (
-        "line 2: schedule.warmup_steps belongs to kind constant-rate or warmup-stable-decay, "
+    "preset = 'bert-tiny'\n[schedule]\nwarmup_steps = 1\n": (
+        "line 3: schedule.warmup_steps belongs to kind constant-rate or warmup-stable-decay, "
         "but schedule.kind is linear-decay"
     ),
     "seed = 1\nsteps = 'many'\n": "line 2: steps ('many') must be a whole number",

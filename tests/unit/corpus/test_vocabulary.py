@@ -19,6 +19,7 @@ from pipeline.corpus.vocabulary import (
     extended_vocabulary,
     first_windows,
     settings_of_training,
+    sized_for,
     splitting_of,
     trained_vocabulary,
 )
@@ -148,7 +149,7 @@ def test_a_vocabulary_is_trained_once_and_is_that_of_one_process(corpus: Corpus,
     assert trained == train_vocabulary(texts(corpus), kind=kind, size=300, lowercase=lowercase, unused=3)
     assert (
         lines[lowercase] == f"vocabulary: training 300 {'uncased' if lowercase else 'cased'} {kind} entries"
-        and "learning from" in lines[-2]
+        and "learning from" in lines[lowercase + 2]
     )
     again: list[str] = []
     assert train(settings, corpus, tmp_path, again.append) == trained and again == []
@@ -207,6 +208,23 @@ def test_every_setting_of_a_vocabulary_changes_its_folder() -> None:
     ]
     settings = [VocabularySettings(**changed) for changed in changes]
     assert len({json.dumps(settings_of_training(each, splitting_of(each))) for each in settings}) == len(changes)
+
+
+def test_the_size_follows_from_the_text_and_what_the_text_does_not_give_is_said(corpus: Corpus, tmp_path: Path) -> None:
+    """Six characters are a word: 20 million words have 120 million characters."""
+    automatic, lines = VocabularySettings(kind="byte-bpe", size="auto"), []
+    sizes = [sized_for(automatic, characters).size for characters in (120_000_000, 120_000_006)]
+    assert sizes == [8_192, 16_384]
+    found = train(automatic, corpus, tmp_path, lines.append)
+    assert found == train(replace(automatic, size=8_192), corpus, tmp_path)
+    assert lines[0] == "vocabulary: training 8,192 cased byte-bpe entries" and 261 < found.size < 8_192
+    assert lines[-1] == (
+        f"note: vocabulary.size (8192) is more than the words of this text give, {found.size} entries: give more text, "
+        f"or --vocabulary.size {found.size}"
+    )
+    lines.clear()
+    train(VocabularySettings(kind="byte-bpe", size=270), corpus, tmp_path, lines.append)
+    assert lines[-1].startswith("vocabulary: 270 entries in ")
 
 
 def test_files_of_an_interrupted_training_are_ignored(corpus: Corpus, tmp_path: Path) -> None:

@@ -115,9 +115,9 @@ def test_every_evaluation_of_a_run_logs_the_accuracies_and_changes_nothing(
         step: plain[step]["train/loss"] for step in range(1, 6)
     }
     assert all(torch.equal(a, b) for a, b in zip(module.parameters(), expected.parameters(), strict=True))
-    lines = [line for line in said if line.startswith("BLiMP after step")]
+    lines = [line for line in said if line.startswith("minimal pairs after step")]
     percent = f"{measured[2][METRICS[scoring.PLL]]:.1%} by PLL"
-    assert len(lines) == 4 and lines[1].startswith(f"BLiMP after step 2: {percent}, "), lines
+    assert len(lines) == 4 and lines[1].startswith(f"minimal pairs after step 2: {percent}, "), lines
     assert f"(unigram baseline {blimp.unigram_accuracy:.1%}), in " in lines[1]
 
 
@@ -195,5 +195,5 @@ def test_the_summary_has_a_row_with_both_scorings_and_the_baseline() -> None:
         "baselines": {"baseline/unigram_blimp_accuracy": 0.5541},
     }
     text = "56.1% by PLL, 55.8% by PLL-word-l2r (unigram baseline 55.4%)"
-    assert blimp_rows(summary) == [("BLiMP, a fifth of the pairs", text)]
+    assert blimp_rows(summary) == [("minimal pairs, a fifth", text)]
     assert blimp_rows(summary | {"blimp": {}}) == blimp_rows({}) == []

@@ -45,6 +45,7 @@ def test_a_run_is_scored_with_baselines_of_its_corpus(
     assert rows["order"][6] == "50.0", "unigrams cannot tell a sentence from its reverse"
     assert float(rows["order"][8]) > 50, "the text has its words in their order"
     assert "tokens of" in said and "ties count one half" in said
+    assert "67 paradigms, 13,400 pairs" in said and "this model (whole, fifth) " in said
 
 
 def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(

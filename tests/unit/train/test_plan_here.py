@@ -1,24 +1,37 @@
 """The part of a plan on this machine and the text: measured steps, and literals worked out by hand."""
 
+import json
 import re
+import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from pipeline.config.data import GivenPairs, Sampling, Sentences
+from pipeline.config.data import GivenPairs, Sampling, Sentences, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, DistilledVectors
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
+from pipeline.saved.run import run_folder, write_run
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.few_steps import FewSteps, few_steps
 from pipeline.train.plan import loads
-from pipeline.train.plan_here import facts_here, here, passes_over, passes_warning, planned_passes, seconds_here
+from pipeline.train.plan_here import (
+    facts_here,
+    here,
+    passes_over,
+    passes_warning,
+    planned_passes,
+    seconds_here,
+    with_known_text,
+)
+from pipeline.train.run_data import known_stream, with_known_steps
 from tests.conftest import tiny_preset
 
 
@@ -95,10 +108,62 @@ def test_passes_over_a_prepared_corpus_count_its_own_tokens(
     assert passes == pytest.approx(load.tokens / (tokens / tiny_corpus.train[0].characters * whole), rel=0.1)
 
 
+def test_steps_and_vocabulary_of_text_that_is_not_prepared_are_estimated(tiny_config: Pretrain, tmp_path: Path) -> None:
+    """A token has four characters and a row 29.44 tokens, so 10 epochs of 40,000 characters have 3,400 rows."""
+    (tmp_path / "a.txt").write_text("abcd " * 8_000)
+    config = replace(
+        tiny_config,
+        corpus=(str(tmp_path / "a.txt"),),
+        output=str(tmp_path / "out"),
+        name="new",
+        epochs=10.0,
+        batch=Batch(rows_per_step=10, rows_per_slot=10),
+        vocabulary=VocabularySettings(size="auto"),
+    )
+    planned, facts = with_known_text(config, pytest.fail)
+    why = "estimated with rows of 29 tokens, until the corpus is prepared and has a vocabulary"
+    assert planned.steps == 340 and planned.vocabulary.size == 8_192
+    assert facts == [("steps from", f"epochs (10), {why}"), ("vocabulary", "auto: 8,192 entries")]
+    by_tokens = replace(config, epochs=None, tokens="29_440", corpus=("https://127.0.0.1:1/a.txt",))
+    planned, facts = with_known_text(by_tokens, pytest.fail)
+    assert planned.steps == 100 and facts == [
+        ("steps from", f"tokens (29_440), {why}"),
+        ("vocabulary", "auto: at most, for text of unknown size: 50,368 entries"),
+    ]
+    assert with_known_text(tiny_config, pytest.fail) == (tiny_config, [])
+    write_run(run_folder(config), {}, 77, "id", "corpus", config.steps_from)
+    planned, facts = with_known_text(config, pytest.fail)
+    assert planned.steps == 77 and facts[0] == ("steps from", "epochs (10), as counted when the run began")
+
+
+def test_the_steps_of_a_plan_are_those_of_the_run_if_text_and_vocabulary_are_there(
+    tiny_config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    folder, about = shutil.copytree(tiny_corpus.folder, tmp_path / "corpus"), asdict(tiny_corpus)
+    windows = {split: [list(window.values()) for window in about[split]] for split in ("train", "heldout")}
+    (folder / "manifest.json").write_text(json.dumps(about | windows))
+    save_vocabulary(tiny_vocabulary, tmp_path / "vocabulary", 512)
+    config = replace(
+        tiny_config,
+        corpus=(str(folder),),
+        output=str(tmp_path),
+        epochs=2.0,
+        name="new",
+        vocabulary=VocabularySettings(path=str(tmp_path / "vocabulary")),
+    )
+    stream, lines = known_stream(config), list[str]()
+    assert stream is not None and stream.vocabulary == tiny_vocabulary
+    planned, facts = with_known_text(config, lines.append)
+    assert facts == [("steps from", "epochs (2), counted in the rows of the corpus")]
+    assert planned.steps == with_known_steps(config, stream, lines.append).steps
+
+
 def test_only_a_run_of_many_passes_is_warned_of(tiny_config: Pretrain) -> None:
     config = replace(tiny_config, steps=20_000)
     assert passes_warning(config, 400.0) == (
         "warning: 20,000 steps are about 400 passes over this text, and BERT's pretraining had 40: give more text, or "
         "--steps 2000"
     )
+    warned = passes_warning(replace(config, epochs=400.0), 400.0)
+    assert warned is not None and warned.endswith("give more text, or --epochs 40")
     assert passes_warning(config, 40.0) is None and passes_warning(config, None) is None

@@ -1,11 +1,20 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus
 from pipeline.presets.table import PRESETS
-from pipeline.train.summary import Pace, description, progress_line, summary_markdown, summary_text, to_open
+from pipeline.train.summary import (
+    Pace,
+    description,
+    next_commands,
+    progress_line,
+    summary_markdown,
+    summary_text,
+    to_open,
+)
 
 SUMMARY = {
     "name": "mine",
@@ -43,14 +52,15 @@ SUMMARY = {
     "blanks": {
         "random": [
             {
-                "text": "The ____ returns a list .",
+                "text": "The ____ returns a list.",
                 "answer": "function",
                 "guesses": [["method", 0.412], ["function", 0.3]],
             }
         ],
-        "surest": [{"text": "One of ____ best .", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
+        "surest": [{"text": "One of ____ best.", "answer": "the", "guesses": [["the", 0.91], ["its", 0.02]]}],
         "candidates": 64,
         "right": 9,
+        "plain": 64,
     },
     "checkpoint": "/out/runs/mine/checkpoints/step-00001000",
     "export": "/out/runs/mine/export",
@@ -59,7 +69,7 @@ SUMMARY = {
     "mlflow_run_id": "0a1b",
     "mlflow_experiment_id": "1",
 }
-NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0}
+NO_SENTENCES = {"random": [], "surest": [], "candidates": 0, "right": 0, "plain": 0}
 WITHOUT_HELDOUT = SUMMARY | {
     "heldout_before": {},
     "heldout_after": {},
@@ -79,12 +89,12 @@ run mine
   waiting for data       0.2% of the time
   memory                 1.50 GB at most
 
-fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+fill in the blank (held-out sentences of plain prose; of 64 sentences the model's first guess is right in 9)
   most confident correct guesses:
-    One of ____ best .
+    One of ____ best.
         was: the   model: the 91%, its 2%
   at random:
-    The ____ returns a list .
+    The ____ returns a list.
         was: function   model: method 41%, function 30%
 
   checkpoint             /out/runs/mine/checkpoints/step-00001000
@@ -120,12 +130,12 @@ MARKDOWN = """\
 | MLflow | run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning |
 
 ```
-fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
+fill in the blank (held-out sentences of plain prose; of 64 sentences the model's first guess is right in 9)
   most confident correct guesses:
-    One of ____ best .
+    One of ____ best.
         was: the   model: the 91%, its 2%
   at random:
-    The ____ returns a list .
+    The ____ returns a list.
         was: function   model: method 41%, function 30%
 ```
 """
@@ -217,6 +227,50 @@ def test_unmeasured_pair_tasks_and_missing_blanks_are_reported() -> None:
         "fill in the blank (held-out sentences): none: no held-out sentence of 8 to 30 tokens holds a whole word"
         in text
     )
+
+
+def test_the_sentences_with_blanks_are_described_as_they_were_chosen() -> None:
+    blanks = SUMMARY["blanks"]
+    few = summary_text(SUMMARY | {"blanks": blanks | {"candidates": 10, "plain": 3}})
+    assert "fill in the blank (held-out sentences, only 3 of them plain prose; of 10 sentences the model's first" in few
+    older = {name: value for name, value in blanks.items() if name != "plain"}
+    assert "fill in the blank (held-out sentences; of 64 sentences" in summary_text(SUMMARY | {"blanks": older})
+
+
+NEXT = """\
+use this model:
+  search your own texts (one per line, or a column text):
+    .venv/bin/python jobs/embed.py --checkpoint out/runs/mine/export --input TEXTS --output out/vectors/mine \
+&& .venv/bin/python jobs/search.py --vectors out/vectors/mine --queries 'A QUESTION'
+  fine-tune it on a CSV:
+    .venv/bin/python jobs/finetune.py --checkpoint out/runs/mine/export --train FILE.csv --text text --label label
+  train it on your own corpus:
+    .venv/bin/python jobs/pretrain.py continue-small --init out/runs/mine/export --corpus PATH_OR_URL \
+sampling.pairs:full-sentences"""
+
+
+def test_the_commands_that_use_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    below = SUMMARY | {"export": str(tmp_path / "out/runs/mine/export")}
+    assert next_commands(below) == NEXT
+    installed = NEXT
+    for job in ("embed", "search", "finetune", "pretrain"):
+        installed = installed.replace(f".venv/bin/python jobs/{job}.py", f"bertstream {job}")
+    monkeypatch.setattr("sys.argv", ["/usr/bin/bertstream"])
+    assert next_commands(below) == installed
+    monkeypatch.setattr("sys.argv", ["jobs/pretrain.py"])
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
+    remote = next_commands(SUMMARY | {"export": "s3://b/my runs/runs/mine/export"})
+    assert "    python jobs/finetune.py --checkpoint 's3://b/my runs/runs/mine/export' --train" in remote
+    assert "--vectors 's3://b/my runs/vectors/mine'" in remote
+
+
+def test_a_model_without_a_head_for_words_is_not_trained_further() -> None:
+    replaced = SUMMARY["heldout_after"] | {"heldout/replaced_loss": 0.1}
+    for summary in (SUMMARY | {"blanks": None}, SUMMARY | {"heldout_after": replaced}):
+        text = next_commands(summary)
+        assert "finetune.py" in text and "pretrain.py" not in text
 
 
 def test_utilisation_is_unknown_of_gpus_only() -> None:

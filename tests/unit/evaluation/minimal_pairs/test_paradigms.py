@@ -89,6 +89,64 @@ def test_selections_are_of_every_paradigm_and_a_fifth_is_odd() -> None:
     assert fifth < odd == {str(number) for number in range(1, PAIRS, 2)}
 
 
+DIALOGUE = {
+    "row": 0,
+    "fragment": "sentence",
+    "sentence_good": "A: What did you get?\nB: I got a chair.",
+    "sentence_bad": "A: Who did you get?\nB: I got a chair for him.",
+}
+
+
+def write_lines(folder: Path, name: str, rows: list[dict]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_other_files_of_pairs_are_paradigms_with_pairs_numbered_by_line(tmp_path: Path) -> None:
+    short = {"sentence_good": "He leaves.", "sentence_bad": "Leaves he does not."}
+    write_lines(tmp_path / "pairs", "turn_taking", [short] * 3)
+    write_lines(tmp_path / "pairs", "qa_congruence_easy", [DIALOGUE, short] * 5)
+    (tmp_path / "pairs" / "README.md").touch()
+    first, second = read_blimp(str(tmp_path / "pairs"), print)
+    assert [(one.name, one.phenomenon, len(one.good)) for one in (first, second)] == [
+        ("qa_congruence_easy", "", 10),
+        ("turn_taking", "", 3),
+    ]
+    assert (first.good[0], first.bad[0]) == (DIALOGUE["sentence_good"], DIALOGUE["sentence_bad"])
+    assert [one.numbers for one in select([first], "fifth")] == [(3, 7)]
+    with pytest.raises(DataError, match=r"^turn_taking\.jsonl has 0 of its 3 pairs in the selection fifth, but an "):
+        select([first, second], "fifth")
+
+
+def test_filtered_blimp_keeps_its_numbers_and_leaves_other_files_out(blimp: Path) -> None:
+    filtered = [pair(number) for number in (13, 3, 7, 100)]
+    write_paradigm(blimp, "passive_1", [3, 13, 20])
+    for row in filtered:
+        row["pair_id"] = int(row.pop("pairID"))  # ty: ignore[invalid-assignment]
+    write_lines(blimp, "causative", filtered)
+    write_lines(blimp, "notes", [{"text": "of something else"}])
+    said: list[str] = []
+    passive, causative = read_blimp(str(blimp), said.append)
+    assert (passive.numbers, causative.numbers) == ((3, 13, 20), (3, 7, 13, 100))
+    assert select([causative], "fifth")[0].good == ("good 3", "good 7", "good 13")
+    assert said == ["blimp: notes.jsonl left out: not of BLiMP"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"Context1": "a", "Target1": "b"}', "is not an object with the texts sentence_good and sentence_bad"),
+        ("a,b", "is not JSON: Expecting value"),
+    ],
+)
+def test_files_of_something_else_are_named_with_the_line(tmp_path: Path, line: str, message: str) -> None:
+    write_lines(tmp_path, "ewok", [DIALOGUE])
+    with (tmp_path / "ewok.jsonl").open("a") as file:
+        file.write(line)
+    with pytest.raises(DataError, match=rf"blimp .*ewok\.jsonl cannot be read \(line 2 {message}"):
+        read_blimp(str(tmp_path), print)
+
+
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass

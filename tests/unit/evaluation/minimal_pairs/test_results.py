@@ -46,3 +46,9 @@ def test_the_table_has_everything_then_phenomena_then_their_paradigms() -> None:
         ["islands", "2", "50.0", "±98.0", "50.0", "±0.0"],
         ["x", "2", "50.0", "±98.0", "50.0", "±0.0"],
     ]
+
+
+def test_paradigms_without_a_phenomenon_have_no_line_for_it() -> None:
+    paradigms = [Paradigm(name=name, phenomenon="", good=("a", "a"), bad=("b", "b")) for name in "xy"]
+    scores = score_paradigms(paradigms, ["a", "b"], {"PLL": np.array([-1.0, -2])})
+    assert [line.split()[0] for line in table(paradigms, scores)] == ["accuracy,", "all", "x", "y"]

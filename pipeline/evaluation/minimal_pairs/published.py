@@ -1,0 +1,105 @@
+"""Published accuracies on minimal pairs, to print beside one's own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.command_line.columns import aligned
+from pipeline.evaluation.minimal_pairs.paradigms import PARADIGMS, Paradigm
+
+SUPPLEMENT = ("hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking")
+"""Paradigms of the supplement to BLiMP of the BabyLM challenge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """Accuracies of a published model in percent: means over paradigms, on the BabyLM challenge's filtered pairs."""
+
+    model: str
+    words: str
+    epochs: str
+    blimp: float
+    supplement: float | None
+    source: str
+
+
+PUBLISHED = (
+    Published(
+        model="GPT-2 98 M, baseline of 2026",
+        words="10 M",
+        epochs="≤ 10",
+        blimp=65.1,
+        supplement=57.3,
+        source="babylm-org/babylm-eval",
+    ),
+    Published(
+        model="GPT-BERT 31 M, scored as masked",
+        words="10 M",
+        epochs="≤ 10",
+        blimp=70.4,
+        supplement=63.7,
+        source="babylm/evaluation-pipeline-2025",
+    ),
+    Published(
+        model="GPT-BERT, best of 2025's baselines",
+        words="10 M",
+        epochs="≤ 10",
+        blimp=71.7,
+        supplement=63.2,
+        source="babylm/evaluation-pipeline-2025",
+    ),
+    Published(
+        model="GPT-BERT 30 M, winner of 2024",
+        words="10 M",
+        epochs="~2,300",
+        blimp=81.2,
+        supplement=None,
+        source="arXiv 2410.24159",
+    ),
+    Published(
+        model="GPT-BERT causal-focus, 2025",
+        words="100 M",
+        epochs="≤ 10",
+        blimp=79.3,
+        supplement=70.4,
+        source="babylm/evaluation-pipeline-2025",
+    ),
+    Published(
+        model="masked diffusion, winner of 2025",
+        words="100 M",
+        epochs="≤ 10",
+        blimp=78.2,
+        supplement=73.6,
+        source="arXiv 2509.05056",
+    ),
+    Published(
+        model="GPT-BERT 119 M",
+        words="100 M",
+        epochs="any",
+        blimp=86.1,
+        supplement=None,
+        source="arXiv 2410.24159",
+    ),
+)
+
+
+def beside_published(paradigms: Sequence[Paradigm], selection: str, accuracy: float) -> list[str]:
+    """Return the lines of a table: one's own accuracy (0 to 1) by PLL, and the published ones on the same paradigms.
+
+    `paradigms` are those that were read, before `selection`. Empty if they are neither BLiMP nor its supplement.
+    """
+    names = {paradigm.name for paradigm in paradigms}
+    if names == set(PARADIGMS):
+        benchmark, scores = "BLiMP", {row: row.blimp for row in PUBLISHED}
+    elif names == set(SUPPLEMENT):
+        benchmark, scores = "supplement", {row: row.supplement for row in PUBLISHED if row.supplement is not None}
+    else:
+        return []
+    # No number of a pair shows whether the supplement lacks some, so its pairs are counted.
+    whole = benchmark == "BLiMP" and all(paradigm.whole for paradigm in paradigms)
+    part = "whole" if whole else f"{sum(len(paradigm.good) for paradigm in paradigms):,} pairs"
+    rows = [[f"this model ({part}, {selection})", "", "", f"{100 * accuracy:.1f}", "by PLL"]]
+    rows += [[row.model, row.words, row.epochs, f"{score:.1f}", row.source] for row, score in scores.items()]
+    return [
+        f"beside published models of other text, on the filtered {benchmark} of the BabyLM challenge:",
+        *aligned([f"{benchmark}, %", "words", "epochs", "score", "source"], rows),
+    ]

@@ -1,0 +1,64 @@
+"""Speedrun: prepare a text, pretrain on it with several seeds, and score each model on BLiMP."""
+
+import time
+from typing import Any
+
+from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores
+from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, words_of
+from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.prepare import Prepare
+from pipeline.config.speedrun import Speedrun
+from pipeline.on_ray import cluster
+from pipeline.reporting import Report, duration
+from pipeline.saved.naming import with_name
+from pipeline.train.run_data import corpus_folder
+from pipeline.workflows.prepare import prepare
+from pipeline.workflows.pretrain import pretrain
+from pipeline.workflows.score import score
+
+
+@cluster.ray_errors_as_cluster_lost()
+def speedrun(config: Speedrun, report: Report) -> list[str]:
+    """Train and score the seeds that have no result yet, one after the other; return the lines of the table.
+
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
+    """
+    # Names first, because they depend on the locations as given, not on absolute ones.
+    runs = [with_absolute_locations(with_name(with_words_rate(run), config.preset)) for run in config.runs]
+    config, started = with_absolute_locations(config), time.perf_counter()
+    folder = corpus_folder(runs[0])
+    words = words_of(prepare(Prepare(corpus=runs[0].corpus, prepare=config.prepare, folder=folder), report))
+    require_few_words(config.text, words)
+    report(f"{words:,} words; preparing took {duration(time.perf_counter() - started)}")
+    laps = [_lap(config, run, report) for run in runs]
+    return lap_lines(laps, words)
+
+
+def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
+    """Train and score one seed, unless it is done, and report the time of each."""
+    begun = time.perf_counter()
+    summary = pretrain(run, report)
+    trained = time.perf_counter()
+    even = _pll(config, run, summary, "even", report)
+    # Each of BLiMP's paradigms has as many even pairs as odd ones, so the whole is the mean of both.
+    whole = (even + _pll(config, run, summary, "odd", report)) / 2
+    report(
+        f"seed {run.seed}: {duration(summary['training_seconds'])} of training in a job of "
+        f"{duration(trained - begun)}; scoring took {duration(time.perf_counter() - trained)}"
+    )
+    return Lap(
+        seed=run.seed,
+        steps=summary["steps"],
+        tokens=summary["tokens"],
+        epoch=summary["epochs"],
+        seconds=summary["training_seconds"],
+        bits_per_byte=heldout_scores(summary["heldout_after"]).get(BITS),
+        even=even,
+        whole=whole,
+    )
+
+
+def _pll(config: Speedrun, run: Pretrain, summary: dict[str, Any], pairs: Any, report: Report) -> float:
+    """Return the accuracy on pairs of BLiMP by pseudo-log-likelihood, from 0 to 1."""
+    return blimp_scores(run, config.blimp, pairs, summary, score, report)[BLIMP["pll"]]

@@ -1,0 +1,62 @@
+"""A speedrun's settings, rules and table."""
+
+import pytest
+
+from pipeline.ablation.command import read_speedrun
+from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words
+from pipeline.errors import ConfigError
+
+
+def lap(seed: int, **changed: float | None) -> Lap:
+    values = {"epoch": 6, "seconds": 3_600.0, "bits_per_byte": 2.0, "even": 0.58, "whole": 0.57} | changed
+    return Lap(seed=seed, steps=500, tokens=16_000_000, **values)  # ty: ignore[invalid-argument-type]
+
+
+def test_the_runs_of_a_speedrun_are_those_of_the_preset_with_one_seed_each() -> None:
+    config = read_speedrun(["modernbert-mini", "--text", "books", "--seed", "4", "--seeds", "2"], "about")
+    assert [run.seed for run in config.runs] == [4, 5]
+    assert [run.corpus for run in config.runs] == [("books",)] * 2
+    assert {run.model.width for run in config.runs} == {256} and config.preset == "modernbert-mini"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "text is missing: name a file or folder"),
+        (["--text", "t", "--seeds", "0"], r"seeds \(0\)"),
+        (["--text", "t", "--corpus", "c"], r"corpus \(c\) cannot be set in a speedrun"),
+        (["--text", "t", "--init", "m"], r"init \(m\) cannot be set in a speedrun"),
+        (["--text", "t", "--preset", "bert-tiny"], "preset is the first word of the command"),
+    ],
+)
+def test_settings_that_a_speedrun_refuses(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_speedrun(words, "about")
+
+
+def test_a_text_may_have_ten_million_words_and_the_rest_of_its_last_file() -> None:
+    require_few_words("books", 10_061_234)
+    with pytest.raises(ConfigError, match=r"text \(books\) has 10,300,000 words, and a speedrun's has at most 10,000,"):
+        require_few_words("books", 10_300_000)
+
+
+def test_the_table_has_the_mean_of_three_seeds_and_its_interval() -> None:
+    lines = lap_lines([lap(0, even=0.57), lap(1, even=0.58), lap(2, even=0.59)], 10_061_234)
+    assert " ".join(lines[1].split()) == "0 500 16,000,000 6 60.0 2.000 57.0 57.0"
+    # Student's t with two degrees of freedom: 4.303 x 1 / sqrt(3) = 2.484.
+    assert " ".join(lines[4].split()) == "mean 60.0 ± 0.0 2.000 ± 0.000 58.0 ± 2.5 57.0 ± 0.0"
+    assert lines[-1] == "10,061,234 words. ±: 95% interval over seeds."
+
+
+def test_two_seeds_have_no_interval_and_a_run_of_eleven_epochs_breaks_a_rule() -> None:
+    lines = lap_lines([lap(0), lap(1, epoch=11)], 9_000)
+    assert " ".join(lines[3].split()) == "mean 60.0 2.000 58.0 57.0"
+    assert lines[-2:] == [
+        "9,000 words. An interval needs 3 seeds.",
+        "Not by the rules: seed 1 read the text more than 10 times.",
+    ]
+
+
+def test_a_text_without_a_held_out_part_has_no_bits_per_byte() -> None:
+    lines = lap_lines([lap(0, bits_per_byte=None)], 9_000)
+    assert lines[1].split()[5] == "–" and len(lines) == 4

@@ -1,0 +1,45 @@
+"""Files that other programs read: the citation, GitHub's workflow and forms for issues."""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def read_yaml(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = read_yaml("CITATION.cff")
+    same = {"title": "name", "version": "version", "license": "license", "abstract": "description"}
+    assert {key: citation[key] for key in same} == {key: PROJECT[name] for key, name in same.items()}
+    assert (
+        citation["cff-version"] == "1.2.0" and citation["message"] and all(row["name"] for row in citation["authors"])
+    )
+
+
+def test_the_workflow_runs_what_ci_runs_with_few_rights() -> None:
+    workflow = read_yaml(".github/workflows/ci.yml")
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    assert workflow["permissions"] == {"contents": "read"} and job["timeout-minutes"] == 40
+    (python,) = (step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+    assert python in re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    variables = set(re.findall(r"^(\w+) \?=", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {"CI_BASE"}
+    assert set(job["steps"][-1]["env"]) <= variables
+
+
+def test_forms_for_issues_ask_for_the_command() -> None:
+    for form, first in (("bug", "command"), ("question", "goal")):
+        content = read_yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
+        fields = {field["id"]: field["validations"]["required"] for field in content["body"] if "validations" in field}
+        assert content["name"] and content["description"] and fields[first]
+    assert read_yaml(".github/ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": True}
