@@ -4,21 +4,17 @@
     python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
     torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
 
-Options are those of the job `pretrain`. There is one phase, unless phases:KIND is given: then a preset's phases, if it
-has that kind, and the file gives rows of any length. Checkpoints are written to
-OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
+Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
+kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a
+stopped run cannot be continued.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice
-from multiprocessing import get_context
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -26,19 +22,20 @@ import torch.distributed as dist
 
 from pipeline.batch import Batch
 from pipeline.bench.heldout import heldout_batches, heldout_words_of
+from pipeline.bench.rows_ahead import rows_ahead
 from pipeline.bench.token_steps import TOKEN_FILE, token_file_of, with_steps_on
 from pipeline.command_line.command import Command
+from pipeline.command_line.options import flag_of
 from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config.checks import require
-from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase, Phase, split
 from pipeline.corpus import token_file
 from pipeline.corpus.order import cursor_for_phase, row_after
-from pipeline.corpus.token_file import RowMaker, TokenFile, unigram_counts_of_tokens
-from pipeline.errors import DataError
+from pipeline.corpus.token_file import TokenFile, unigram_counts_of_tokens
 from pipeline.evaluation.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.evaluation.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.evaluation.heldout_words import word_metrics
@@ -63,7 +60,6 @@ from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
 from pipeline.saved.run import run_folder
 from pipeline.text.masked_rows import MaskedRows, concatenate
-from pipeline.text.pairs import needed_documents
 from pipeline.train.automatic import Where, free_memory, with_choices
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
@@ -88,10 +84,6 @@ if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what 
     from pipeline.train.initial import Initial
 
 Rows = TypeVar("Rows", MaskedRows, "pa.Table")
-MAKERS = 2
-"""Processes that make rows."""
-AHEAD = 4
-"""Windows whose rows are prefetched, over all processes."""
 RESULT = "result.json"
 """File in a run's folder: what the run measured."""
 
@@ -147,42 +139,6 @@ def _joined(config: Pretrain) -> Generator[Rank]:
 
 RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 """Environment variables of torchrun, and their values without torchrun."""
-
-
-RowsFrom = Callable[[int, Sampling], Iterator[MaskedRows]]
-"""First window, sampling -> endless iterator of rows in the global order, a window at a time."""
-
-
-@contextmanager
-def _rows(location: str, seed: int, windows: int) -> Generator[RowsFrom]:
-    """Yield a function that returns rows, which other processes make ahead.
-
-    Its iterators raise DataError if none of the `windows` of an epoch yields a row.
-    """
-    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, seed)) as makers:
-
-        def tables(first: int, sampling: Sampling) -> Iterator[MaskedRows]:
-            pending: deque[Future[MaskedRows]] = deque()
-            empty = 0
-            for number in count(first):
-                pending.append(makers.submit(RowMaker.make, number, sampling))
-                if len(pending) <= AHEAD:
-                    continue
-                table = pending.popleft().result()
-                empty = 0 if table.num_rows else empty + 1
-                if empty == windows:
-                    raise DataError(f"{location} yields no examples: it needs {needed_documents(sampling)}")
-                if table.num_rows:
-                    yield table
-
-        try:
-            yield tables
-        except BrokenProcessPool as error:
-            raise DataError(
-                f"a process that makes rows from {location} ended, perhaps because memory ran out: start again"
-            ) from error
-        finally:
-            makers.shutdown(wait=True, cancel_futures=True)
 
 
 def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> None:
@@ -284,7 +240,7 @@ def _trained(
     windows = len(tokens.train)
     work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
-    with _rows(location, config.seed, windows) as rows:
+    with rows_ahead(location, config.seed, windows) as rows:
 
         @contextmanager
         def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[MaskedRows]]]:
@@ -410,10 +366,12 @@ def main(arguments: Sequence[str]) -> int:
     location = token_file_of(words)
     interrupt_on_sigterm()
     chosen = any(word.kind is not None and word.kind[0] == "phases" for word in words)
+    say = print_line if os.environ.get("RANK", "0") == "0" else no_op
+    if not chosen and default.phases != single.phases:
+        say(f"note: one phase, although preset {preset} has more: phases:{flag_of(type(default.phases))} trains them")
     default = with_given_length(default if chosen else single, words)
     config = with_name(with_words_rate(command.parse(words, default)), preset)
     require_init(preset, config)
-    say = print_line if os.environ.get("RANK", "0") == "0" else no_op
     if note is not None:
         say(note)
     say(table_of(train_on_tokens(config, location, print_line)))

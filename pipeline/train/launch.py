@@ -191,11 +191,7 @@ def _newest_state(job: Job) -> checkpoint.State:
 
 
 def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
-    """Return the TorchTrainer that continues from the newest intact checkpoint to the end of the run.
-
-    At every start of the workers, also after a failure, the stream is rebuilt from the newest intact checkpoint. The
-    streams of later phases are built when the workers get there.
-    """
+    """Return the TorchTrainer that continues from the newest intact checkpoint to the end of the run."""
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
@@ -206,26 +202,7 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
     )
 
-    def stream() -> Stream:
-        if failure := ray.get(job.tracker.failure.remote()):
-            raise failure
-        state = _newest_state(job)
-        phase = config.phase_at(state.step)
-        ray.get(job.tracker.begin.remote())
-        return build_stream(
-            settings_for_phase(job.stream, phase),
-            cursor_for_phase(state.cursor, phase, state.step),
-            _needed_rows(config, phase, state.step),
-            min(1.0, own_cpus),
-        )
-
-    def later(phase: Phase) -> Callable[[], LaterStream]:
-        settings, rows = settings_for_phase(job.stream, phase), _needed_rows(config, phase, phase.first)
-        stream = LaterStream(settings=settings, phase=phase, folder=job.folder, rows=rows, cpus=min(1.0, own_cpus))
-        return lambda: stream
-
-    streams: dict[str, Callable[[], Any]] = {STREAM: stream}
-    streams |= {stream_of(phase): later(phase) for phase in config.all_phases[1:]}
+    streams = _streams(job, min(1.0, own_cpus))
     workers = config.worker_range
     group = LoopbackConfig if is_loopback(ray.util.get_node_ip_address()) else TorchConfig
     system, path = storage.filesystem(storage.join(config.output, "ray"))
@@ -251,6 +228,34 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             ),
         ),
     )
+
+
+def _streams(job: Job, cpus: float) -> dict[str, Callable[[], Stream | LaterStream]]:
+    """Return name -> function that makes a stream, called at every start of the workers, also after a failure.
+
+    The first stream is that with which the workers start, from the newest intact checkpoint. The others are of later
+    phases, and are built when the workers get there. `cpus` is as in `Stream`.
+    """
+
+    def stream() -> Stream:
+        if failure := ray.get(job.tracker.failure.remote()):
+            raise failure
+        state = _newest_state(job)
+        phase = job.config.phase_at(state.step)
+        ray.get(job.tracker.begin.remote())
+        return build_stream(
+            settings_for_phase(job.stream, phase),
+            cursor_for_phase(state.cursor, phase, state.step),
+            _needed_rows(job.config, phase, state.step),
+            cpus,
+        )
+
+    def later(phase: Phase) -> Callable[[], LaterStream]:
+        settings, rows = settings_for_phase(job.stream, phase), _needed_rows(job.config, phase, phase.first)
+        stream = LaterStream(settings=settings, phase=phase, folder=job.folder, rows=rows, cpus=cpus)
+        return lambda: stream
+
+    return {STREAM: stream} | {stream_of(phase): later(phase) for phase in job.config.all_phases[1:]}
 
 
 def _needed_rows(config: Pretrain, phase: Phase, done: int) -> int:

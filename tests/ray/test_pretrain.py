@@ -31,7 +31,7 @@ from pipeline.config.data import GivenPairs, Sampling, Sentences, VocabularySett
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive, DistilledVectors
-from pipeline.config.phases import TwoPhases
+from pipeline.config.phases import SeveralPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.order import cursor_for_phase, offset
@@ -339,8 +339,8 @@ def test_a_killed_worker_of_three_changes_nothing(config: Pretrain, undisturbed:
 
 
 def rows_by_hand(config: Pretrain) -> dict[int, float]:
-    """Step -> CRC of all rows up to it, from the windows in their order: the second phase begins at the window after
-    the first one's last.
+    """Step -> CRC of all rows up to it, from the windows in their order: each phase begins at the window after the last
+    one of the phase before.
     """
     stream, state, found = stream_settings(config, find_corpus(config, print), None, print), State(), {}
     for phase in config.all_phases:
@@ -357,30 +357,38 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     return found
 
 
-@pytest.mark.long  # beside it: tests/unit/train/test_phases.py, tests/unit/train/test_loop.py
-def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
+@pytest.mark.long  # beside it: tests/unit/train/test_phases.py, tests/unit/train/test_one_process.py
+def test_a_growing_batch_and_three_phases_are_one_run(config: Pretrain) -> None:
+    """The workers go on from phase to phase; one that is killed in the second phase changes nothing."""
     phases = replace(
         config,
-        name="two-phases",
+        name="three-phases",
+        workers=2,
         steps=60,
         sampling=Sampling(maximum_length=16),
         batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=10, warmup_rows=8),
-        phases=TwoPhases(share=2 / 3, maximum_length=32, rows_per_step=8, rows_per_slot=2),
+        phases=SeveralPhases(
+            maximum_lengths=(32, 24), rows_per_step=(8, 12), rows_per_slot=(2, 4), masking_shares=(0.15, 0.3)
+        ),
     )
     lines: list[str] = []
-    summary = pretrain(phases, lines.append)
+    with killing(phases, 25, kill_a_worker):
+        summary = pretrain(phases, lines.append)
     logged = history(summary)
-    said = [line for line in lines if line.startswith(("steps ", "continuing after step "))]
-    assert said == [
-        "steps 1 to 20: sequences of at most 16 tokens",
-        "continuing after step 20",
-        "steps 21 to 60: sequences of at most 32 tokens",
-    ]
+    first, second, continuing, again, third = (
+        line for line in lines if line.startswith(("steps ", "continuing after step "))
+    )
+    assert first == "steps 1 to 20: sequences of at most 16 tokens, 15% masked"
+    assert second == again == "steps 21 to 40: sequences of at most 32 tokens, 15% masked"
+    assert 25 <= int(continuing.removeprefix("continuing after step ")) < 40
+    assert third == "steps 41 to 60: sequences of at most 24 tokens, 30% masked"
     assert logged["stream/rows_crc32"] == rows_by_hand(phases)
-    assert logged["heldout/maximum_length"] == {0: 16, 20: 16, 25: 32, 50: 32, 60: 32}
-    assert summary["maximum_length"] == 32
-    lengths = [recompute_rows(run_folder(phases), step, 7)[0].phase.sampling.maximum_length for step in (20, 21)]
-    assert lengths == [16, 32]
+    assert logged["heldout/maximum_length"] == {0: 16, 20: 16, 25: 32, 40: 32, 50: 24, 60: 24}
+    assert summary["maximum_length"] == 24
+    steps = {20: 16, 21: 32, 40: 32, 41: 24}
+    assert steps == {
+        step: recompute_rows(run_folder(phases), step, 7)[0].phase.sampling.maximum_length for step in steps
+    }
 
 
 @pytest.mark.second

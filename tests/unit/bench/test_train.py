@@ -294,7 +294,7 @@ def test_more_processes_than_slots_of_a_later_phase(
     ],
 )
 def test_a_preset_has_one_phase_unless_a_kind_is_chosen(
-    words: list[str], lengths: list[int], monkeypatch: pytest.MonkeyPatch
+    words: list[str], lengths: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configs: list[Pretrain] = []
 
@@ -306,3 +306,5 @@ def test_a_preset_has_one_phase_unless_a_kind_is_chosen(
     with pytest.raises(KeyboardInterrupt):
         main(["bert-base", "--token-file", "tokens.npz", *words])
     assert [phase.sampling.maximum_length for phase in configs[0].all_phases] == lengths
+    note = "" if words else "note: one phase, although preset bert-base has more: phases:two-phases trains them\n"
+    assert capsys.readouterr().out == note
