@@ -51,7 +51,8 @@ def follow(address: str, job: str, metadata: str, environment: str, words: Seque
 
 def main(address: str, job: str, metadata: str, environment: str, *words: str) -> int:
     """Follow a job, and say in one line if the head does not answer."""
-    logging.getLogger("ray").setLevel(logging.WARNING)
+    for name in ("ray", "ray.dashboard.modules.job.sdk"):  # Ray sets the level of the second itself
+        logging.getLogger(name).setLevel(logging.WARNING)
     sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return follow(address, job, metadata, environment, words)

@@ -201,10 +201,11 @@ class LoadedEncoder:
     @overload
     def fill(self, text: list[Text], top: int = 5) -> list[Guesses]: ...
     def fill(self, text: Text | list[Text], top: int = 5) -> Guesses | list[Guesses]:
-        """Return the `top` most likely entries for each [MASK] in the text, best first, as {"token", "probability"}.
+        """Return the `top` most likely entries for each [MASK] in the text, best first.
 
-        For a list of texts, return a list with the guesses of each. Raises DataError for a text without [MASK], and
-        CheckpointError for a model without a head for masked tokens.
+        Each is {"token", "word", "probability"}: the vocabulary's entry, and the text that it stands for. For a list of
+        texts, return a list with the guesses of each. Raises DataError for a text without [MASK], and CheckpointError
+        for a model without a head for masked tokens.
         """
         if self.pretrained is None or "masked_token_head" in self.lacks:
             raise CheckpointError(

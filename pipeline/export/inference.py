@@ -16,6 +16,7 @@ from pipeline.export.trained import Trained
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
 from pipeline.text.masked_rows import MaskedRows
+from pipeline.text.splitting import decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
 TEXTS_AT_ONCE = 32
@@ -104,18 +105,32 @@ def pooled_by(
 def fill_masks(
     trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
-    """Return the `top` most likely entries, with probabilities, for each mask token of each text. The best is first."""
+    """Return the `top` most likely entries for each mask token of each text, the best first.
+
+    Each is a dictionary of the entry ("token"), the text that it stands for ("word"), and its probability.
+    """
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1
     for row, shares, entries in zip(rows_M.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
         guesses[row].append(
             [
-                {"token": vocabulary.tokens[entry], "probability": share}
+                {
+                    "token": vocabulary.tokens[entry],
+                    "word": word_of(vocabulary.tokens[entry], vocabulary.kind),
+                    "probability": share,
+                }
                 for share, entry in zip(shares, entries, strict=True)
             ]
         )
     return guesses
+
+
+def word_of(token: str, kind: str) -> str:
+    """Return the text of an entry without the space before it; a continuation of WordPiece keeps its ##."""
+    if kind == "wordpiece":
+        return token
+    return decoder_of(kind).decode([token]).strip() or token
 
 
 @torch.inference_mode()

@@ -24,7 +24,6 @@ from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved
 from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.schema import CUT
-from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import answer_precision, autocast_of, chosen_precision, required_device
@@ -148,7 +147,7 @@ def fill(
             for index, words in zip(indexes, fill_masks(trained, batch.to(device), vocabulary, top), strict=True):
                 guesses[index] = words
     filled = [
-        with_words(text, blank, [str(candidates[0]["token"]) for candidates in words])
+        with_words(text, blank, [str(candidates[0]["word"]) for candidates in words])
         for text, words in zip(texts, guesses)
     ]
     return pa.table(
@@ -160,12 +159,10 @@ def fill(
 def with_words(text: str, blank: str, words: list[str]) -> str:
     """Replace the first blanks of a text by words, in order.
 
-    A continuation such as ##ing is joined to the word before it. In byte-level and unigram vocabularies, words begin
-    with a symbol for the space; this symbol is removed.
+    A continuation such as ##ing is joined to the word before it.
     """
     for word in words:
         before, _, after = text.partition(blank)
-        word = word.removeprefix(BYTE_SPACE).removeprefix(META_SPACE)
         text = (
             f"{before.rstrip()}{word.removeprefix('##')}{after}" if word.startswith("##") else f"{before}{word}{after}"
         )

@@ -11,11 +11,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pipeline import api
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.export.inference import word_of
 from pipeline.files import storage
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.record import TextColumns
@@ -32,6 +34,7 @@ from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Kind, Task
+from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import hardware
@@ -223,15 +226,17 @@ def test_by_auto_a_gpu_answers_as_the_model_was_trained(
 
 @pytest.fixture
 def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
-    """A published pretrained model with weights at random."""
+    return write_pretrained(tiny_vocabulary, tmp_path)
+
+
+def write_pretrained(vocabulary: Vocabulary, tmp_path: Path) -> Path:
+    """Write a published pretrained model with weights at random."""
     folder = tmp_path / "written"
     folder.mkdir()
-    module = MaskedTokens(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(2))
+    module = MaskedTokens(MODEL, vocabulary.size, torch.Generator().manual_seed(2))
     save_file(to_published(module.state_dict(), BERT), folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(
-        json.dumps(published_config(MODEL, tiny_vocabulary.size, tiny_vocabulary.pad_id))
-    )
-    save_vocabulary(tiny_vocabulary, folder, MODEL.maximum_positions)
+    (folder / "config.json").write_text(json.dumps(published_config(MODEL, vocabulary.size, vocabulary.pad_id)))
+    save_vocabulary(vocabulary, folder, MODEL.maximum_positions)
     storage.publish(folder, str(tmp_path / "export"), {})
     return tmp_path / "export"
 
@@ -251,6 +256,7 @@ def test_a_pretrained_model_fills_blanks(pretrained: Path, tiny_vocabulary: Voca
     assert first["filled"] == with_words(
         "kar [MASK] lost [MASK].", "[MASK]", [ones[0]["token"] for ones in first["guesses"]]
     )
+    assert first["guesses"][0][0].keys() == {"token", "probability"}, "as in files that are half written"
 
 
 def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +269,29 @@ def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch:
 
 def test_words_go_into_their_blanks() -> None:
     assert with_words("a [MASK] [MASK] b [MASK]", "[MASK]", ["run", "##ning"]) == "a running b [MASK]"
-    assert with_words("a [MASK].", "[MASK]", ["\u0120b"]) == "a b."
-    assert with_words("a [MASK].", "[MASK]", ["\u2581b"]) == "a b."
+    assert with_words("a [MASK].", "[MASK]", [word_of("\u0120b", "byte-bpe")]) == "a b."
+    assert with_words("a [MASK].", "[MASK]", [word_of("\u2581b", "unigram")]) == "a b."
+    assert with_words("a [MASK].", "[MASK]", [word_of("\u0120caf\u00c3\u00a9", "byte-bpe")]) == "a caf\u00e9."
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("byte-bpe", {"\u0120kar": "kar", "\u0120caf\u00c3\u00a9": "caf\u00e9"}),
+        ("unigram", {"\u2581ka": "ka", "\u00e9": "\u00e9"}),
+    ],
+)
+def test_guesses_are_words_and_not_the_symbols_of_a_vocabulary(
+    kind: str, words: dict[str, str], tmp_path: Path
+) -> None:
+    vocabulary = train_vocabulary(["kar lost caf\u00e9 kand kar"] * 40, size=300, lowercase=False, kind=kind)
+    folder = write_pretrained(vocabulary, tmp_path)
+    mask = vocabulary.tokens[vocabulary.mask_id]
+    guesses = api.load(str(folder)).fill(f"kar {mask}.", top=vocabulary.size)[0]
+    found = {guess["token"]: guess["word"] for guess in guesses}
+    assert {token: found.get(token) for token in words} == words
+    answered, _ = answer_table(load(config(folder)), pa.table({"text": [f"kar {mask}."]}), None, None)
+    assert answered["filled"].to_pylist() == [f"kar {guesses[0]['word']}."]
 
 
 def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(
