@@ -1,6 +1,7 @@
 """The part of a plan on this machine and this text: the time of a run here, and its passes over the corpus."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from pipeline.config.data import GivenPairs
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
+from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.vocabulary import sized_for
 from pipeline.errors import ConfigError
@@ -111,13 +113,25 @@ def with_known_text(config: Pretrain, report: Report) -> tuple[Pretrain, list[tu
         config, why = _with_steps(config, placed, characters, report)
         facts.append(("steps from", f"{length_text(config)}, {why}"))
     if config.vocabulary.size == "auto":
-        sized = config.vocabulary
-        if characters is not None or not config.corpus:
-            sized = sized_for(sized, characters or 0)  # the built-in corpus is small
-        most = "at most, for text of unknown size: " * (sized.size == "auto")
-        facts.append(("vocabulary", f"auto: {most}{sized.most_entries:,} entries"))
-        config = replace(config, vocabulary=sized)
+        config, text = _with_vocabulary(config, placed, characters)
+        facts.append(("vocabulary", text))
     return config, facts
+
+
+def _with_vocabulary(config: Pretrain, placed: Pretrain, characters: int | None) -> tuple[Pretrain, str]:
+    """Return the settings with a number in place of vocabulary.size auto, if it is known, and how it is known.
+
+    The arguments are those of `_with_steps`.
+    """
+    sized = config.vocabulary
+    if given := given_vocabulary(placed.vocabulary):
+        with suppress(ConfigError):  # one that is too small to be trained keeps `auto`
+            sized = replace(sized, size=given.size)
+        return replace(config, vocabulary=sized), f"{given.size:,} entries of {sized.path}"
+    if characters is not None or not config.corpus:
+        sized = sized_for(sized, characters or 0)  # the built-in corpus is small
+    most = "at most, for text of unknown size: " * (sized.size == "auto")
+    return replace(config, vocabulary=sized), f"auto: {most}{sized.most_entries:,} entries"
 
 
 def _with_steps(config: Pretrain, placed: Pretrain, characters: int | None, report: Report) -> tuple[Pretrain, str]:

@@ -326,6 +326,10 @@ def test_a_run_with_other_settings_is_refused(continued: Continued) -> None:
         match="run killed-driver was started with other settings: seed was 0 and is now 1; choose another --name",
     ):
         pretrain(replace(continued.config, seed=1), print)
+    lines = list[str]()
+    with pytest.raises(ConfigError, match=rf"started with other settings: steps was {STEPS} and is now 2 "):
+        pretrain(replace(continued.config, tokens="800"), lines.append)  # rows have about 25 tokens
+    assert lines[-2:] == ["counting the rows of the text for tokens (800)", "tokens (800): 2 steps"]
 
 
 @pytest.mark.second

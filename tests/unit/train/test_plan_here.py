@@ -156,6 +156,11 @@ def test_the_steps_of_a_plan_are_those_of_the_run_if_text_and_vocabulary_are_the
     planned, facts = with_known_text(config, lines.append)
     assert facts == [("steps from", "epochs (2), counted in the rows of the corpus")]
     assert planned.steps == with_known_steps(config, stream, lines.append).steps
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(295))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    given = VocabularySettings(path=str(tmp_path / "vocab.txt"), lowercase=True, kind="byte-bpe", size="auto")
+    planned, facts = with_known_text(replace(config, vocabulary=given), lines.append)
+    assert planned.vocabulary.size == 300 and facts[1] == ("vocabulary", f"300 entries of {given.path}")
 
 
 def test_only_a_run_of_many_passes_is_warned_of(tiny_config: Pretrain) -> None:
