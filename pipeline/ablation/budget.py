@@ -20,7 +20,7 @@ from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.saved.naming import identifying_settings
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.initial import read_initial
+from pipeline.train.initial import pads_vocabulary, read_initial
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.teacher import with_teacher
 
@@ -113,7 +113,8 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
         found, initial = find_corpus(config, report), None
         if config.init:
             used = trained_parts(config.objective, config.sampling)
-            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used)
+            kept = pads_vocabulary(config.objective)
+            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
         config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
     return streams

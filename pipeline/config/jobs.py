@@ -110,15 +110,11 @@ class Pretrain(Sources):
         require_at_least("steps", self.steps, 1)
         most = self.worker_range.most
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
-        for batch, sampling, phase in zip(("batch", "phases"), ("sampling", "phases"), self.all_phases):
+        for batch, phase in zip(("batch", "phases"), self.all_phases):
             _refuse_surplus_workers(most, phase.batch, batch)
-            require(
-                phase.sampling.maximum_length <= self.model.maximum_positions,
-                f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
-                f"({self.model.maximum_positions})",
-            )
         _refuse_long_warmups(self)
-        if self.init is None:
+        if self.init is None:  # with init, these checks follow when the model is known
+            require_positions(self)
             require_rotated_positions(self)
             require_compilable_attention(self)
             require_recordable(self)
@@ -196,6 +192,16 @@ def _smaller_slots(workers: int, batch: Batch, prefix: str) -> str:
     if batch.fewest_rows < workers:
         return f"more {prefix}.rows_per_step"
     return f"--{prefix}.rows-per-slot {batch.dividing_rows(batch.slot_rows, workers)} (or auto)"
+
+
+def require_positions(config: Pretrain) -> None:
+    """Raise ConfigError if a phase has longer rows than the model has positions."""
+    for sampling, phase in zip(("sampling", "phases"), config.all_phases):
+        require(
+            phase.sampling.maximum_length <= config.model.maximum_positions,
+            f"{sampling}.maximum_length ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
+            f"({config.model.maximum_positions})",
+        )
 
 
 def require_rotated_positions(config: Pretrain) -> None:
