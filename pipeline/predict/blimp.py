@@ -78,8 +78,8 @@ def _load_masked(folder: str, vocabulary: Vocabulary) -> Trained:
         return load_trained(folder, fills_blanks=True)
     with errors_of("checkpoint"):
         trained, lacks = load_published(saved, vocabulary)
-    if head := [name for name in lacks if name.startswith("masked_token_head")]:
-        raise CheckpointError(f"checkpoint {folder} has no head for masked tokens ({min(head)} is missing)")
+    if any(name.startswith("masked_token_head") for name in lacks):
+        raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a model that has one")
     return trained
 
 
