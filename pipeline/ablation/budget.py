@@ -17,7 +17,7 @@ from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.saved.naming import identifying_settings
 from pipeline.train.counted_steps import steps_for_tokens, tokens_of
-from pipeline.train.initial import read_initial
+from pipeline.train.initial import pads_vocabulary, read_initial
 from pipeline.train.run_data import find_corpus, row_lengths, stream_settings
 from pipeline.train.teacher import with_teacher
 
@@ -98,7 +98,8 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
         found, initial = find_corpus(config, report), None
         if config.init:
             used = trained_parts(config.objective, config.sampling)
-            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used)
+            kept = pads_vocabulary(config.objective)
+            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
         config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
     return streams

@@ -120,14 +120,10 @@ class Pretrain(Sources):
         require(0 <= self.seed < 2**63, f"seed ({self.seed}) must be a whole number from 0 to 2^63 - 1")
         for phase in self.all_phases:
             _refuse_surplus_workers(most, phase)
-            require(
-                phase.sampling.maximum_length <= self.model.maximum_positions,
-                f"{phase.names.maximum_length} ({phase.sampling.maximum_length}) must be at most "
-                f"model.maximum_positions ({self.model.maximum_positions})",
-            )
         if not self.steps_from:  # else the steps are not known yet, and `with_steps` checks them
             _refuse_long_warmups(self)
-        if self.init is None:
+        if self.init is None:  # with init, these checks follow when the model is known
+            require_positions(self)
             require_rotated_positions(self)
             require_compilable_attention(self)
             require_recordable(self)
@@ -222,6 +218,16 @@ def _smaller_slots(workers: int, phase: Phase) -> str:
     if phase.batch.fewest_rows < workers:
         return f"more {phase.names.rows_per_step}"
     return f"{phase.names.slots_option(phase.batch.dividing_rows(phase.batch.slot_rows, workers))} (or auto)"
+
+
+def require_positions(config: Pretrain) -> None:
+    """Raise ConfigError if a phase has longer rows than the model has positions."""
+    for phase in config.all_phases:
+        require(
+            phase.sampling.maximum_length <= config.model.maximum_positions,
+            f"{phase.names.maximum_length} ({phase.sampling.maximum_length}) must be at most model.maximum_positions "
+            f"({config.model.maximum_positions})",
+        )
 
 
 def require_rotated_positions(config: Pretrain) -> None:

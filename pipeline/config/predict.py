@@ -113,7 +113,8 @@ class Score:
 
     checkpoint: Location | None = None
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model that jobs/finetune.py or transformers wrote; for blimp, the
-    folder of a pretraining run or of its export; for similarity, retrieval and triplets, any encoder.
+    folder of a pretraining run or of its export, or a published model that predicts masked tokens; for similarity,
+    retrieval and triplets, any encoder.
     """
     predictions: Location | None = None
     """Instead of checkpoint: JSON file {id: text} of answers to the questions of input or task, in the format of

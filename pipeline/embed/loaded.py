@@ -17,22 +17,19 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
-from pipeline.export.trained import Trained, load_trained
+from pipeline.export.trained import Trained, load_published, load_trained
 from pipeline.files import storage
 from pipeline.files.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.host_copies import finish_copies, start_copy
 from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
-from pipeline.model.weights import without_memory
-from pipeline.objectives.masked import MaskedTokens
 from pipeline.saved.checkpoints import GENERATOR, TASK, find_checkpoint
 from pipeline.saved.files import require_owner
 from pipeline.saved.model import open_saved
 from pipeline.saved.recipe import VectorRecipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
 from pipeline.saved.task_heads import has_task
-from pipeline.saved.weights import fill, read_usable, require_fitting_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
@@ -365,19 +362,13 @@ def _load_pretrained(made: type[Loaded], location: str, device: torch.device) ->
         trained = load_trained(location)
         return _of_trained(made, trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))
     saved = open_saved(location)
-    settings, vocabulary = saved.settings, saved.vocabulary
-    usable = read_usable(saved, vocabulary.size)
-    require_fitting_vocabulary(location, location, usable.rows, vocabulary)
-    state, rows = usable.taken.state, usable.rows
-    with without_memory():  # all weights are replaced below, so initialising them would waste time
-        module = MaskedTokens(settings, rows, enhanced="enhanced_decoder.positions.weight" in state)
-    lacks = {name.rpartition(".")[0] for name in fill(module, state)}
-    if module.encoder.pooler is None:
+    trained, lacks = load_published(saved, saved.vocabulary)
+    pooler = trained.module.encoder.pooler
+    if pooler is None:
         lacks.add("encoder.pooler")
     elif "encoder.pooler" in lacks:
-        initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))
-    trained = Trained(checkpoint=location, model=settings, vocabulary_size=rows, module=module.eval())
-    return _of_trained(made, trained, vocabulary, device, tuple(sorted(lacks)))
+        initialize(pooler, trained.model.initializer_deviation, torch.Generator().manual_seed(0))
+    return _of_trained(made, trained, saved.vocabulary, device, tuple(sorted(lacks)))
 
 
 def _of_trained(

@@ -18,15 +18,16 @@ from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
 from pipeline.evaluation.minimal_pairs.published import beside_published
 from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
-from pipeline.export.trained import load_trained
+from pipeline.export.trained import Trained, load_published, load_trained
 from pipeline.files import storage
 from pipeline.reporting import Report, duration
 from pipeline.saved import run
 from pipeline.saved.checkpoints import TASK, find_checkpoint
+from pipeline.saved.model import errors_of, open_saved
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary, load_vocabulary_as_published
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 
 METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gram"}
@@ -44,7 +45,7 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     precision = chosen_precision(config.placement, device)
     autocast = autocast_of(precision, device)
     folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
-    trained = load_trained(folder, fills_blanks=True)
+    trained = _load_masked(folder, vocabulary)
     given = read_blimp(config.blimp, report)
     paradigms = select(given, config.pairs)
     pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
@@ -69,6 +70,19 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     return {METRICS[scorer]: mean for scorer, mean in means.items()}
 
 
+def _load_masked(folder: str, vocabulary: Vocabulary) -> Trained:
+    """Load a model with its head for masked tokens. Raises CheckpointError if it has none or cannot be used."""
+    with errors_of("checkpoint"):
+        saved = open_saved(folder, verify=False)
+    if saved.has_manifest:
+        return load_trained(folder, fills_blanks=True)
+    with errors_of("checkpoint"):
+        trained, lacks = load_published(saved, vocabulary)
+    if any(name.startswith("masked_token_head") for name in lacks):
+        raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a model that has one")
+    return trained
+
+
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
     """Return the folder of the weights, the vocabulary, and the folder of the corpus.
 
@@ -85,7 +99,7 @@ def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vo
         raise CheckpointError(
             f"checkpoint {checkpoint} has no head for masked tokens: give a pretraining run, or its export"
         )
-    vocabulary = load_vocabulary(checkpoint, None)
+    vocabulary = load_vocabulary_as_published(checkpoint)
     if vocabulary.specials[4] not in vocabulary.ids:
         raise ConfigError(
             f"the vocabulary of checkpoint {checkpoint} has no entry for masks ({vocabulary.specials[4]})"

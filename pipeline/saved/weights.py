@@ -46,16 +46,17 @@ class Usable:
     """Number of padding rows of the word embeddings that were removed."""
 
 
-def read_usable(saved: SavedModel, entries: int) -> Usable:
+def read_usable(saved: SavedModel, entries: int | None) -> Usable:
     """Read a pretrained model's weights, and verify their names, shapes and values.
 
-    `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
+    `entries` is the size of the vocabulary; None keeps padding rows. Raises CheckpointError if the model cannot be
+    used.
     """
     tensors = {name: tensor.float() for name, tensor in saved.tensors().items() if tensor.is_floating_point()}
     return errors_with_location(saved.location, _usable, saved.settings, tensors, entries)
 
 
-def _usable(model: Model, tensors: dict[str, Tensor], entries: int) -> Usable:
+def _usable(model: Model, tensors: dict[str, Tensor], entries: int | None) -> Usable:
     """Return the usable ones of a pretrained model's tensors."""
     family = family_of(model)
     if not (rows := vocabulary_size(shapes_of(tensors), family)):
@@ -65,7 +66,7 @@ def _usable(model: Model, tensors: dict[str, Tensor], entries: int) -> Usable:
     require_sizes(model, tensors)
     taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
     _require_usable(taken, family)
-    if not (padded := padding_rows(rows, entries)):
+    if entries is None or not (padded := padding_rows(rows, entries)):
         return Usable(taken=taken, rows=rows, padded=0)
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
     return Usable(taken=replace(taken, state=state), rows=entries, padded=padded)

@@ -1,12 +1,14 @@
-"""Extend a published WordPiece vocabulary by frequent words of a corpus."""
+"""Extend a published vocabulary: by frequent words of a corpus, or by entries for the padding of its embeddings."""
 
 from dataclasses import replace
+from itertools import count, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.text.added_tokens import AddedToken
 from pipeline.text.cached_tokenizer import encode_directly
-from pipeline.text.splitting import Splitting
+from pipeline.text.splitting import SPECIALS, Splitting
 from pipeline.text.vocabulary import UNUSED, Vocabulary
 
 LEAST_PIECES = 3
@@ -52,11 +54,31 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
 def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
     """Return the vocabulary with new words: the first words replace its [unused] entries, the others are appended."""
     tokens = list(vocabulary.tokens)
-    free = [index for index, token in enumerate(tokens) if UNUSED.fullmatch(token)]
+    free = [index for index, token in enumerate(tokens) if UNUSED.fullmatch(token) and token not in vocabulary.specials]
     for index, word in zip(free, words):
         tokens[index] = word
     # The new words have ids after those of added tokens, so added tokens become entries of the model.
     return replace(vocabulary, tokens=(*tokens, *words[len(free) :]), model_entries=None)
+
+
+def pad_vocabulary(vocabulary: Vocabulary, size: int) -> Vocabulary:
+    """Return the vocabulary with [unused] entries up to `size`, one for each row that only fills up the embeddings.
+
+    The ids of texts do not change: WordPiece splits the brackets off, and other kinds list the entries as special
+    tokens, which match in no text.
+    """
+    names = (f"[unused{number}]" for number in count(vocabulary.size))
+    fillers = tuple(islice((name for name in names if name not in vocabulary.ids), size - vocabulary.size))
+    tokens = (*vocabulary.tokens, *fillers)
+    if vocabulary.kind == "wordpiece" and not vocabulary.added:
+        return replace(vocabulary, tokens=tokens)
+    roles, others = vocabulary.specials[: len(SPECIALS)], vocabulary.specials[len(SPECIALS) :]
+    return replace(
+        vocabulary,
+        tokens=tokens,
+        specials=(*roles, *sorted({*others, *fillers})),
+        added=(*vocabulary.added, *(AddedToken(content=name, normalized=False, special=True) for name in fillers)),
+    )
 
 
 def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:

@@ -2,7 +2,7 @@
 in every worker.
 
 OUTPUT/initial/FINGERPRINT/
-    model.safetensors config.json     the tensors used, under the published names
+    model.safetensors config.json     the tensors used, under the published names; word embeddings with padding rows
     generator/                        the same two files of ELECTRA's generator, if the run uses one
     manifest.json                     the source, and the names of missing and unused tensors
 """
@@ -21,6 +21,7 @@ from torch import Tensor
 from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LearnedPositions
+from pipeline.config.objective import Distilled, Objective
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
@@ -41,8 +42,8 @@ from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
 from pipeline.saved.model import SavedModel, errors_of, open_saved
-from pipeline.saved.weights import VOCABULARY_ROWS, Usable, read_usable, require_fitting_vocabulary
-from pipeline.text.extension import pieces_of_new_words
+from pipeline.saved.weights import VOCABULARY_ROWS, Usable, padding_rows, read_usable, require_fitting_vocabulary
+from pipeline.text.extension import pad_vocabulary, pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.longer import longer_model, longer_weights
 
@@ -95,14 +96,16 @@ def read_initial(
     setting: str = "init",
     used: tuple[str, ...] = ("",),
     shares_embeddings: bool = True,
+    keeps_padding: bool = False,
 ) -> Initial:
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
     The run uses the parameters whose names (in our modules) begin with a prefix in `used`. If the model lacks a head
     with such parameters, the head is reported. `setting` is the setting that holds `location`, for messages.
-    `shares_embeddings` tells whether a model and its generator must have the same embeddings. Raises CheckpointError
-    for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary settings that
-    contradict the files.
+    `shares_embeddings` tells whether a model and its generator must have the same embeddings; `keeps_padding`, whether
+    rows that only fill up the word embeddings become [unused] entries of the vocabulary or are left out. Raises
+    CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary
+    settings that contradict the files.
     """
     with errors_of(setting):
         with _opened(location, used) as (saved, generator):
@@ -121,8 +124,16 @@ def read_initial(
                 if storage.damage(initial.folder):
                     _publish_initial(initial, saved, generator)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
-        initial = replace(initial, missing=tuple(about["missing"]))
-        require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
+        rows = about["vocabulary_size"]
+        padding = padding_rows(rows, entries.size)
+        if padding and keeps_padding:
+            entries = pad_vocabulary(entries, rows)
+        elif padding:
+            rows = entries.size
+        about["padding"] = padding or about.get("padding", 0)  # copies of earlier versions say how many they left out
+        about["padding_kept"] = bool(padding and keeps_padding)
+        initial = replace(initial, vocabulary=entries, missing=tuple(about["missing"]))
+        require_fitting_vocabulary(location, str(chosen.path), rows, entries)
         _require_fitting_padding(location, str(chosen.path), initial.model, entries)
         _require_shared_embeddings(location, about.get("unshared") if shares_embeddings else None)
     report(f"{setting}: {_description(location, about, initial, used)}")
@@ -139,20 +150,19 @@ def _publish_initial(initial: Initial, saved: SavedModel, generator: SavedModel 
 
     Raises CheckpointError if the model cannot be used.
     """
-    usable = read_usable(saved, initial.vocabulary.size)
+    usable = read_usable(saved, None)
     about = {
         "source": saved.location,
         "fingerprint": initial.fingerprint,
         "vocabulary_size": usable.rows,
         "missing": usable.taken.missing,
         "left_out": sorted(usable.taken.surplus),
-        "padding": usable.padded,
         "unshared": None,
     }
     with scratch_folder("initial") as temporary:
         _write_model(temporary, usable, saved.settings, initial.vocabulary)
         if generator is not None:
-            its = read_usable(generator, initial.vocabulary.size)
+            its = read_usable(generator, None)
             about["unshared"] = _unshared_embeddings(usable.taken, its.taken)
             _write_model(temporary / GENERATOR, its, generator.settings, initial.vocabulary)
         storage.publish(temporary, initial.folder, about)
@@ -199,9 +209,10 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
     if GENERATOR_PART in used and initial.generator is None:
         missing.append(GENERATOR)
     generator = " and its generator" if initial.generator else ""
-    parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
+    parts = [f"weights of {location}{generator}, {initial.vocabulary.size:,} word embeddings"]
     parts += [random_heads(missing)] * bool(missing)
-    parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
+    kept = "kept as [unused] entries" if about["padding_kept"] else "left out"
+    parts += [f"{about['padding']} padding rows of the word embeddings {kept}"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
 
 
@@ -248,6 +259,11 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
             )
         values[name] = mine if is_set else theirs
     return replace(chosen, **values)
+
+
+def pads_vocabulary(objective: Objective) -> bool:
+    """Return whether a run keeps the padding rows of its initial model: not if a teacher has the same vocabulary."""
+    return not isinstance(objective, Distilled)
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:

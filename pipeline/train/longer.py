@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pipeline.config.model import FAMILY_PARTS, Model
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import take
+from pipeline.model.weights import shapes_of, take, vocabulary_size
+from pipeline.saved.weights import VOCABULARY_ROWS
 
 POSITIONS = "encoder.embeddings.positions.weight"
 STACKED, GLOBAL = ".attention.qkv.", ".attention.global_{}."
@@ -52,13 +53,20 @@ def longer_weights(
 ) -> dict[str, Tensor]:
     """Return the weights of a published model `given` that fit a module of settings `wanted`, by our names.
 
-    `like` is the module's state. Raises CheckpointError as `take` does.
+    `like` is the module's state. If it has fewer word embeddings, the last ones of the model are left out. Raises
+    CheckpointError as `take` does.
     """
     adds = _adds_global(given, wanted)
     shapes = {name: tensor for name, tensor in like.items() if not (adds and any(part in name for part in PROJECTIONS))}
     if POSITIONS in shapes:
         shapes[POSITIONS] = torch.empty(given.position_rows, given.embedded_width, device="meta")
-    state = take(tensors, shapes, family_of(given)).state
+    family = family_of(given)
+    entries = {name: len(like[name]) for name in VOCABULARY_ROWS if name in like}
+    rows = vocabulary_size(shapes_of(tensors), family)
+    for name, count in entries.items():
+        shapes[name] = torch.empty(max(rows, count), *like[name].shape[1:], device="meta")
+    state = take(tensors, shapes, family).state
+    state |= {name: state[name][:count] for name, count in entries.items() if name in state}
     if POSITIONS in state:
         state[POSITIONS] = repeated(state[POSITIONS], given.first_position, wanted.position_rows)
     return state | (_global_projections(state) if adds else {})

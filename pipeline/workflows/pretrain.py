@@ -13,6 +13,7 @@ from ray.actor import ActorHandle
 from pipeline.config.jobs import (
     Pretrain,
     require_compilable_attention,
+    require_positions,
     require_recordable,
     require_rotated_positions,
     require_trained_parts,
@@ -39,7 +40,7 @@ from pipeline.tracking.runs import tracking_uri
 from pipeline.train import longer
 from pipeline.train.automatic import ASSUMED, FreeMemory, Where, with_choices
 from pipeline.train.hardware import autocast_of, chosen_precision
-from pipeline.train.initial import Initial, agreed_model, read_initial
+from pipeline.train.initial import Initial, agreed_model, pads_vocabulary, read_initial
 from pipeline.train.job import Job
 from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.plan_here import passes_over, passes_warning
@@ -208,13 +209,22 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
         return config, None
     used = trained_parts(config.objective, config.sampling)
     shares = getattr(config.objective, "embedding_sharing", "all") == "all"
-    initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, shares_embeddings=shares)
+    initial = read_initial(
+        config.init,
+        config.vocabulary,
+        config.output,
+        report,
+        used=used,
+        shares_embeddings=shares,
+        keeps_padding=pads_vocabulary(config.objective),
+    )
     config = replace(config, model=agreed_model(config.model, initial, config.init))
     if copied := longer.description(initial.model, config.model):
         report(copied)
     if isinstance(config.objective, Replaced) and initial.generator is not None:
         require_generator(config.objective, config.model, initial.generator, str(config.init))
     require_trained_parts(config)
+    require_positions(config)
     require_rotated_positions(config)
     require_compilable_attention(config)
     require_recordable(config)

@@ -96,8 +96,9 @@ def beside_published(paradigms: Sequence[Paradigm], selection: str, accuracy: fl
         return []
     # No number of a pair shows whether the supplement lacks some, so its pairs are counted.
     whole = benchmark == "BLiMP" and all(paradigm.whole for paradigm in paradigms)
-    part = "whole" if whole else f"{sum(len(paradigm.good) for paradigm in paradigms):,} pairs"
-    rows = [[f"this model ({part}, {selection})", "", "", f"{100 * accuracy:.1f}", "by PLL"]]
+    part = "the whole" if whole else f"{sum(len(paradigm.good) for paradigm in paradigms):,} pairs"
+    scored = part if selection == "all" else f"{selection} of {part}"
+    rows = [[f"this model ({scored})", "", "", f"{100 * accuracy:.1f}", "by PLL"]]
     rows += [[row.model, row.words, row.epochs, f"{score:.1f}", row.source] for row, score in scores.items()]
     return [
         f"beside published models of other text, on the filtered {benchmark} of the BabyLM challenge:",

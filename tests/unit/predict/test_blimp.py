@@ -1,9 +1,11 @@
 """A run scored on minimal pairs by the command."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from jobs.score import main
 from pipeline.config.predict import Score
@@ -45,7 +47,7 @@ def test_a_run_is_scored_with_baselines_of_its_corpus(
     assert rows["order"][6] == "50.0", "unigrams cannot tell a sentence from its reverse"
     assert float(rows["order"][8]) > 50, "the text has its words in their order"
     assert "tokens of" in said and "ties count one half" in said
-    assert "67 paradigms, 13,400 pairs" in said and "this model (whole, fifth) " in said
+    assert "67 paradigms, 13,400 pairs" in said and "this model (fifth of the whole) " in said
 
 
 def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(
@@ -58,6 +60,27 @@ def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(
     said = capsys.readouterr().out
     assert [line.split()[:6] for line in said.splitlines() if "±" in line] == of_run
     assert "name the prepared corpus of the training text with --corpus" in said
+
+
+def test_a_folder_of_others_is_scored_too_also_at_a_url(
+    tiny_run: Path, hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = text_of(3).split()
+    (tmp_path / "pairs").mkdir()
+    pair = {"sentence_good": " ".join(words[:5]), "sentence_bad": " ".join(words[3::-1])}
+    (tmp_path / "pairs" / "mine.jsonl").write_text(f"{json.dumps(pair)}\n" * 2)
+    checkpoint = max((tiny_run / "checkpoints").iterdir())
+    shutil.copytree(checkpoint, hub / "owner" / "name", ignore=shutil.ignore_patterns("manifest.json"))
+    rows = []
+    for model in (str(checkpoint), "hf://owner/name"):
+        assert main(["--checkpoint", model, "--blimp", str(tmp_path / "pairs")]) == 0
+        rows.append([line.split() for line in capsys.readouterr().out.splitlines() if "±" in line])
+    assert rows[0] == rows[1] and ["mine", "2"] in [row[:2] for row in rows[1]]
+    weights = hub / "owner" / "name" / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(weights).items() if not name.startswith("cls.")}, weights)
+    assert main(["--checkpoint", "hf://owner/name", "--blimp", str(tmp_path / "pairs")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "hf://owner/name has no head for masked tokens: give a model that has one" in line
 
 
 def test_a_model_without_a_masked_token_head_is_refused_in_one_line(

@@ -1,12 +1,19 @@
 """Words of a corpus in a published vocabulary, by hand."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from tokenizers import Tokenizer
 
+from pipeline.text.added_tokens import AddedToken
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.extension import extend_vocabulary, new_words, pieces_of_new_words, splitting_of
-from pipeline.text.training import COUNTS, counts_table, word_counts
+from pipeline.text.extension import extend_vocabulary, new_words, pad_vocabulary, pieces_of_new_words, splitting_of
+from pipeline.text.training import COUNTS, counts_table, train_vocabulary, word_counts
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 TOKENS = (
     "[PAD]",
@@ -56,6 +63,35 @@ def test_unused_entries_are_taken_first() -> None:
 
 def test_nothing_new_changes_nothing() -> None:
     assert extend_vocabulary(VOCABULARY, []) == VOCABULARY and pieces_of_new_words(VOCABULARY, VOCABULARY) == {}
+
+
+PADDED = {
+    "wordpiece": VOCABULARY,
+    "wordpiece with an added token": replace(
+        VOCABULARY, tokens=(*TOKENS, "<ab>"), added=(AddedToken(content="<ab>"),), model_entries=len(TOKENS)
+    ),
+    "bytes": train_vocabulary(["ab ba abab"], size=270, lowercase=False, kind="byte-bpe"),
+    "unigram": train_vocabulary(["ab ba abab"], size=20, lowercase=False, kind="unigram"),
+}
+
+
+@pytest.mark.parametrize("kind", PADDED)
+def test_padding_is_unused_entries_that_leave_the_ids_of_texts_and_are_saved(kind: str, tmp_path: Path) -> None:
+    vocabulary, texts = PADDED[kind], ["ab <ab> abab", f"[unused{PADDED[kind].size}] a [unused1]"]
+    size = vocabulary.size + 3
+    padded = pad_vocabulary(vocabulary, size)
+    assert padded.tokens == (*vocabulary.tokens, *(f"[unused{id}]" for id in range(size - 3, size)))
+    assert padded.ordinary_ids.tolist() == vocabulary.ordinary_ids.tolist()
+    assert CachedTokenizer(padded).encode(texts)[0].tolist() == CachedTokenizer(vocabulary).encode(texts)[0].tolist()
+    save_vocabulary(padded, tmp_path, 16)
+    assert load_vocabulary(str(tmp_path), None) == padded
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).get_vocab_size() == size
+
+
+def test_words_take_the_place_of_padding_in_wordpiece_only() -> None:
+    assert extend_vocabulary(pad_vocabulary(VOCABULARY, 17), ["x", "y", "z"]).tokens[-2:] == ("z", "[unused16]")
+    padded = pad_vocabulary(PADDED["wordpiece with an added token"], 18)
+    assert extend_vocabulary(padded, ["x", "y", "z"]).tokens[-2:] == ("[unused17]", "z")
 
 
 @pytest.mark.parametrize("strip_accents", [None, False])

@@ -289,6 +289,21 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
         f"{rows - size} padding rows of the word embeddings left out"
     ]
     assert torch.equal(loaded(initial, config).words, whole["bert.embeddings.word_embeddings.weight"])
+    kept = read(config, lines.append, keeps_padding=True)
+    assert lines[1] == (
+        f"init: weights of {published}, {rows} word embeddings; "
+        f"{rows - size} padding rows of the word embeddings kept as [unused] entries"
+    )
+    assert kept.vocabulary.tokens == (*tiny_vocabulary.tokens, *(f"[unused{id}]" for id in range(size, rows)))
+    assert torch.equal(loaded(kept, config).words, longer["bert.embeddings.word_embeddings.weight"])
+
+
+def test_a_copy_of_an_earlier_version_keeps_its_vocabulary(config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
+    manifest = Path(read(config, print).folder) / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"padding": 6}))
+    lines: list[str] = []
+    assert read(config, lines.append, keeps_padding=True).vocabulary == tiny_vocabulary
+    assert lines[0].endswith("; 6 padding rows of the word embeddings left out")
 
 
 def test_rows_are_padding_only_up_to_a_round_number() -> None:
