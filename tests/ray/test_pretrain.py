@@ -368,11 +368,15 @@ def test_a_growing_batch_and_three_phases_are_one_run(config: Pretrain) -> None:
         config,
         name="three-phases",
         workers=2,
-        steps=60,
+        steps=120,
         sampling=Sampling(maximum_length=16),
         batch=Batch(rows_per_step=16, rows_per_slot=4, warmup_steps=10, warmup_rows=8),
         phases=SeveralPhases(
-            maximum_lengths=(32, 24), rows_per_step=(8, 12), rows_per_slot=(2, 4), masking_shares=(0.15, 0.3)
+            parts=(1 / 6, 2 / 3, 1 / 6),
+            maximum_lengths=(32, 24),
+            rows_per_step=(4, 12),
+            rows_per_slot=(2, 4),
+            masking_shares=(0.15, 0.3),
         ),
     )
     lines: list[str] = []
@@ -383,15 +387,15 @@ def test_a_growing_batch_and_three_phases_are_one_run(config: Pretrain) -> None:
         line for line in lines if line.startswith(("steps ", "continuing after step "))
     )
     assert first == "steps 1 to 20: sequences of at most 16 tokens, 15% masked"
-    assert second == again == "steps 21 to 40: sequences of at most 32 tokens, 15% masked"
-    assert 25 <= int(continuing.removeprefix("continuing after step ")) < 40
-    assert third == "steps 41 to 60: sequences of at most 24 tokens, 30% masked"
+    assert second == again == "steps 21 to 100: sequences of at most 32 tokens, 15% masked"
+    assert 25 <= int(continuing.removeprefix("continuing after step ")) < 100
+    assert third == "steps 101 to 120: sequences of at most 24 tokens, 30% masked"
     assert logged["stream/rows_crc32"] == rows_by_hand(phases)
-    assert logged["heldout/maximum_length"] == {0: 16, 20: 16, 25: 32, 40: 32, 50: 24, 60: 24}
+    assert logged["heldout/maximum_length"] == {0: 16, 20: 16} | dict.fromkeys((25, 50, 75, 100), 32) | {120: 24}
     assert summary["maximum_length"] == 24
-    steps = {20: 16, 21: 32, 40: 32, 41: 24}
+    steps = {20: 16, 21: 32, 100: 32, 101: 24}
     assert steps == {
-        step: recompute_rows(run_folder(phases), step, 7)[0].phase.sampling.maximum_length for step in steps
+        step: recompute_rows(run_folder(phases), step, 3)[0].phase.sampling.maximum_length for step in steps
     }
 
 
