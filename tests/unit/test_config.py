@@ -528,14 +528,15 @@ def test_compiled_code_cannot_have_block_sparse_attention() -> None:
     )
 
 
-def test_quickstart_is_a_bert_tiny_that_starts_from_counts() -> None:
-    different = {
-        key for key, value in flatten(PRESETS["quickstart"]).items() if value != flatten(PRESETS["bert-tiny"]).get(key)
+def test_quickstart_is_a_modernbert_tiny_that_is_shorter_narrower_and_starts_from_counts() -> None:
+    tiny, quick = flatten(PRESETS["modernbert-tiny"]), flatten(PRESETS["quickstart"])
+    assert {key for key, value in quick.items() if key.startswith("model.") and value != tiny.get(key)} == {
+        *("model.layers", "model.feed_forward"),
     }
-    assert different == {
-        *("steps", "word_embeddings", "sampling.maximum_length", "sampling.pairs", "sampling.pairs.across_documents"),
-        *("model.hidden_dropout", "model.attention_dropout", "optimizer.learning_rate"),
-    }
+    assert (quick["vocabulary.kind"], quick["sampling.maximum_length"]) == ("wordpiece", 64)
+    assert (quick["word_embeddings"], quick["optimizer"], quick["sampling.masking.share"]) == (
+        *("cooccurrence", "Muon", 0.3),
+    )
 
 
 def test_a_fast_preset_differs_in_the_dropout_of_attention_alone() -> None:
