@@ -58,7 +58,7 @@ PRESETS: dict[str, Pretrain] = {
 # `make pretrain` trains this preset. The recipe is ours: a small model that learns much on a CPU in a few minutes. It
 # has ModernBERT's parts, Muon, short rows, and word embeddings that start from co-occurrence counts.
 PRESETS["quickstart"] = Pretrain(
-    steps=1_500,
+    steps=1_700,
     word_embeddings="cooccurrence",
     vocabulary=VocabularySettings(size=8_192),
     sampling=replace(SAMPLING, maximum_length=64),
