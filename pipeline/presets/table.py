@@ -13,6 +13,7 @@ from pipeline.command_line.toml import read_config, settings_of, to_toml, toml_v
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.length import LENGTHS, require_one
+from pipeline.config.model_parts import LocalAttention
 from pipeline.config.training import Batch, LinearDecay, Muon
 from pipeline.errors import ConfigError
 from pipeline.presets.albert import ALBERT_PRESETS
@@ -58,11 +59,11 @@ PRESETS: dict[str, Pretrain] = {
 # `make pretrain` trains this preset. The recipe is ours: a small model that learns much on a CPU in a few minutes. It
 # has ModernBERT's parts, Muon, short rows, and word embeddings that start from co-occurrence counts.
 PRESETS["quickstart"] = Pretrain(
-    steps=1_700,
+    steps=1_500,
     word_embeddings="cooccurrence",
     vocabulary=VocabularySettings(size=8_192),
     sampling=replace(SAMPLING, maximum_length=64),
-    model=shape(2, 128, 320),
+    model=replace(shape(2, 128, 320), attention=LocalAttention(window=128, global_every=1)),  # full attention
     batch=Batch(rows_per_step=64),
     optimizer=Muon(learning_rate=3e-3),
     schedule=LinearDecay(warmup_share=0.1),

@@ -531,7 +531,7 @@ def test_compiled_code_cannot_have_block_sparse_attention() -> None:
 def test_quickstart_is_a_modernbert_tiny_that_is_shorter_narrower_and_starts_from_counts() -> None:
     tiny, quick = flatten(PRESETS["modernbert-tiny"]), flatten(PRESETS["quickstart"])
     assert {key for key, value in quick.items() if key.startswith("model.") and value != tiny.get(key)} == {
-        *("model.layers", "model.feed_forward"),
+        *("model.layers", "model.feed_forward", "model.attention.global_every"),
     }
     assert (quick["vocabulary.kind"], quick["sampling.maximum_length"]) == ("wordpiece", 64)
     assert (quick["word_embeddings"], quick["optimizer"], quick["sampling.masking.share"]) == (
