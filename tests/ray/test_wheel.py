@@ -69,7 +69,7 @@ def test_the_command_of_the_readme_prepares_and_trains_where_there_is_no_clone(w
     assert "bertstream prepare --folder" in bertstream("prepare", "--help")
     assert "price" in bertstream("pretrain", "--plan").lower()
     settings = tomllib.loads(bertstream("pretrain", "--show"))
-    assert settings["preset"] == "bert-tiny"
+    assert settings["preset"] == "encoder-xs"
     small = [
         *("--prepare.window-characters", "4000", "--prepare.piece-characters", "1000"),
         *("--prepare.near-duplicates", "None", "--prepare.heldout-share", "0", "--vocabulary.size", "120"),
