@@ -61,7 +61,11 @@ def read_speedrun(arguments: Sequence[str], about: str) -> Speedrun:
     Raises ConfigError for invalid settings, and SystemExit after printing help.
     """
     preset, rest = split_preset(arguments)
-    defaults = _of_preset(Speedrun, preset or Speedrun.preset)
+    if (preset or "").startswith("continue"):
+        raise ConfigError(
+            f"preset ({preset}) continues from a published model, but a speedrun learns from --text alone"
+        )
+    defaults = _of_preset(Speedrun, preset or Speedrun.preset, epochs=float(speedrun.MOST_EPOCHS))
     command = Command(prog="jobs/speedrun.py [PRESET]", about=about, settings=Speedrun, common=speedrun.COMMON)
     words = command.words(rest, defaults)
     if any(word.option is not None and word.option.path == "preset" for word in words):
@@ -69,7 +73,7 @@ def read_speedrun(arguments: Sequence[str], about: str) -> Speedrun:
     return command.parse(words, with_given_length(defaults, words))
 
 
-def _of_preset(kind: type[Pretrain], preset: str, **values: str | None) -> Any:
+def _of_preset(kind: type[Pretrain], preset: str, **values: Any) -> Any:
     """Return settings of a `kind` of pretraining with those of a preset, and with the given values."""
     own = {field.name: field.default for field in dataclasses.fields(kind)}
     base = {field.name: getattr(PRESETS[preset], field.name) for field in dataclasses.fields(Pretrain)}

@@ -151,7 +151,8 @@ def _stored(
     location = storage.join(output, FOLDER, "scores", summary["name"], f"{name}.json")
     key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
     stored = storage.read_object(location)
-    if stored is not None and stored.get("key") == key:
+    known = (stored or {}).get("key")
+    if stored is not None and known and key | known == key:  # keys of earlier versions lack the folder of the pairs
         return stored["scores"]
     scores = compute()
     storage.write_json(location, {"key": key, "scores": scores})

@@ -9,6 +9,7 @@ from pipeline.config.ablate import INTERVAL_SEEDS
 from pipeline.config.speedrun import MOST_EPOCHS, MOST_WORDS, OVER
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
+from pipeline.evaluation.minimal_pairs.paradigms import PARADIGMS, Paradigm
 from pipeline.evaluation.paired import over_seeds
 
 HEADS = ("seed", "steps", "tokens", "epoch", "training min", "bits per byte", "BLiMP even", "BLiMP whole")
@@ -55,6 +56,15 @@ def require_few_words(text: str, words: int) -> None:
         raise ConfigError(
             f"text ({text}) has {words:,} words, and a speedrun's has at most {MOST_WORDS:,}: give less of it, or use "
             "jobs/pretrain.py, which has no such rule"
+        )
+
+
+def require_whole(blimp: str, paradigms: Sequence[Paradigm]) -> None:
+    """Raise ConfigError if paradigms are not all of BLiMP's with all of their pairs."""
+    if {paradigm.name for paradigm in paradigms} != set(PARADIGMS) or not all(each.whole for each in paradigms):
+        raise ConfigError(
+            f"blimp ({blimp}) is not the whole of BLiMP, on which a speedrun is scored: name a folder that does not "
+            "exist yet to download it into, or use jobs/score.py for other minimal pairs"
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.jobs import COMMON as OF_PRETRAINING
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
 from pipeline.config.locations import Location
 
 COMMON = ("text", "blimp", "seeds", *(name for name in OF_PRETRAINING if name not in ("corpus", "init", "name")))
@@ -34,12 +34,21 @@ class Speedrun(Pretrain):
     def __post_init__(self) -> None:
         require(bool(self.text), "text is missing: name a file or folder of at most 10 million words with --text")
         require_at_least("seeds", self.seeds, 1)
-        for name, given in (("corpus", self.corpus), ("init", self.init), ("name", self.name)):
+        learnt = (("init", self.init), ("vocabulary.path", self.vocabulary.path))
+        teacher = getattr(self.objective, "teacher", None)
+        for name, given in (("corpus", self.corpus), ("name", self.name), *learnt, ("objective.teacher", teacher)):
             require(
                 not given,
                 f"{name} ({given if isinstance(given, str) else ', '.join(given or ())}) cannot be set in a speedrun: "
-                "it trains on --text from random weights, and each run is named after its settings; leave it out",
+                "it learns from --text alone, and each run is named after its settings; leave it out",
             )
+        require(
+            type(self.objective) not in VECTOR_OBJECTIVES,
+            f"objective ({type(self.objective).__name__}) trains no head for masked tokens, which BLiMP's scores need: "
+            "leave it out",
+        )
+        most = f"must be at most {MOST_EPOCHS} in a speedrun: jobs/pretrain.py has no such rule"
+        require((self.epochs or 0) <= MOST_EPOCHS, f"epochs ({self.epochs}) {most}")
         super().__post_init__()
 
     @property

@@ -24,7 +24,7 @@ UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u34
 
 def is_complete(sentence: str) -> bool:
     """Return whether a sentence begins with a letter that is not lower-case, and ends with a mark in SENTENCE_ENDS."""
-    return sentence[-1] in SENTENCE_ENDS and sentence[0].isalpha() and not sentence[0].islower()
+    return sentence[-1] in SENTENCE_ENDS and sentence[0].isalpha() and sentence[0] == sentence[0].title()
 
 
 def is_plain(sentence: str) -> bool:

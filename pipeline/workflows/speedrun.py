@@ -4,16 +4,15 @@ import time
 from typing import Any
 
 from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores
-from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, words_of
+from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_whole, words_of
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.prepare import Prepare
 from pipeline.config.speedrun import Speedrun
+from pipeline.evaluation.minimal_pairs.paradigms import read_blimp
 from pipeline.on_ray import cluster
 from pipeline.reporting import Report, duration
 from pipeline.saved.naming import with_name
-from pipeline.train.run_data import corpus_folder
-from pipeline.workflows.prepare import prepare
+from pipeline.train.run_data import find_corpus, prepared_corpus
 from pipeline.workflows.pretrain import pretrain
 from pipeline.workflows.score import score
 
@@ -27,12 +26,13 @@ def speedrun(config: Speedrun, report: Report) -> list[str]:
     # Names first, because they depend on the locations as given, not on absolute ones.
     runs = [with_absolute_locations(with_name(with_words_rate(run), config.preset)) for run in config.runs]
     config, started = with_absolute_locations(config), time.perf_counter()
-    folder = corpus_folder(runs[0])
-    words = words_of(prepare(Prepare(corpus=runs[0].corpus, prepare=config.prepare, folder=folder), report))
+    require_whole(config.blimp, read_blimp(config.blimp, report))
+    listed = find_corpus(runs[0], report)
+    cluster.connect(config.placement.address)
+    words = words_of(prepared_corpus(runs[0], listed, report))
     require_few_words(config.text, words)
     report(f"{words:,} words; preparing took {duration(time.perf_counter() - started)}")
-    laps = [_lap(config, run, report) for run in runs]
-    return lap_lines(laps, words)
+    return lap_lines([_lap(config, run, report) for run in runs], words)
 
 
 def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
@@ -43,10 +43,8 @@ def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
     even = _pll(config, run, summary, "even", report)
     # Each of BLiMP's paradigms has as many even pairs as odd ones, so the whole is the mean of both.
     whole = (even + _pll(config, run, summary, "odd", report)) / 2
-    report(
-        f"seed {run.seed}: {duration(summary['training_seconds'])} of training in a job of "
-        f"{duration(trained - begun)}; scoring took {duration(time.perf_counter() - trained)}"
-    )
+    spent = f"a job of {duration(trained - begun)}; scoring took {duration(time.perf_counter() - trained)}"
+    report(f"seed {run.seed}: {duration(summary['training_seconds'])} of training; here {spent}")
     return Lap(
         seed=run.seed,
         steps=summary["steps"],

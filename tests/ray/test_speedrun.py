@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.ablation import speedrun as of_speedrun
 from pipeline.ablation.command import read_speedrun
+from pipeline.evaluation.minimal_pairs import paradigms
 from pipeline.workflows.speedrun import speedrun
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("local_ray")]
@@ -16,7 +18,13 @@ TINY = """--vocabulary.size 150 --sampling.maximum-length 32 --model.layers 1 --
     --placement.device cpu --placement.precision float32 --seeds 2 --steps 6"""
 
 
-def test_two_seeds_are_trained_and_scored_once(small_corpus: Path, tmp_path: Path) -> None:
+def test_two_seeds_are_trained_and_scored_once(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A BLiMP of one paradigm of 20 pairs."""
+    for module in (paradigms, of_speedrun):
+        monkeypatch.setattr(module, "PARADIGMS", ("order",))
+    monkeypatch.setattr(paradigms, "PAIRS", 20)
     blimp = tmp_path / "pairs"
     blimp.mkdir()
     pairs = [{"sentence_good": f"a b {number}", "sentence_bad": f"b a {number}"} for number in range(20)]

@@ -1,10 +1,13 @@
 """A speedrun's settings, rules and table."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.ablation.command import read_speedrun
-from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words
+from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_whole
 from pipeline.errors import ConfigError
+from pipeline.evaluation.minimal_pairs.paradigms import PARADIGMS, Paradigm
 
 
 def lap(seed: int, **changed: float | None) -> Lap:
@@ -27,11 +30,31 @@ def test_the_runs_of_a_speedrun_are_those_of_the_preset_with_one_seed_each() -> 
         (["--text", "t", "--corpus", "c"], r"corpus \(c\) cannot be set in a speedrun"),
         (["--text", "t", "--init", "m"], r"init \(m\) cannot be set in a speedrun"),
         (["--text", "t", "--preset", "bert-tiny"], "preset is the first word of the command"),
+        (["--text", "t", "--vocabulary.path", "v"], r"vocabulary.path \(v\) cannot be set in a speedrun"),
+        (["--text", "t", "objective:distilled", "--objective.teacher", "m"], r"objective.teacher \(m\) cannot be set"),
+        (["--text", "t", "objective:contrastive", "sampling.pairs:two-crops"], r"objective \(Contrastive\) trains no"),
+        (["--text", "t", "--epochs", "11"], r"epochs \(11.0\) must be at most 10 in a speedrun"),
+        (["continue", "--text", "t"], r"preset \(continue\) continues from a published model"),
     ],
 )
 def test_settings_that_a_speedrun_refuses(words: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_speedrun(words, "about")
+
+
+def test_a_speedrun_reads_its_text_ten_times_unless_another_length_is_given() -> None:
+    assert read_speedrun(["encoder-s", "--text", "t"], "").epochs == 10
+    assert [run.epochs for run in read_speedrun(["encoder-s", "--text", "t", "--steps", "300"], "").runs] == [None] * 3
+    assert read_speedrun(["encoder-s", "--text", "t", "--tokens", "81M"], "").tokens == "81M"
+
+
+def test_the_pairs_are_the_whole_of_blimp() -> None:
+    paradigms = [Paradigm(name=name, phenomenon="", good=("a",) * 1_000, bad=("b",) * 1_000) for name in PARADIGMS]
+    require_whole("blimp", paradigms)
+    filtered = [*paradigms[1:], replace(paradigms[0], good=("a",) * 900, bad=("b",) * 900)]
+    for wrong in (paradigms[1:], filtered):
+        with pytest.raises(ConfigError, match=r"blimp \(blimp\) is not the whole of BLiMP"):
+            require_whole("blimp", wrong)
 
 
 def test_a_text_may_have_ten_million_words_and_the_rest_of_its_last_file() -> None:
