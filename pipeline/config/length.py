@@ -1,5 +1,6 @@
 """Length of a run in place of its steps: a number of tokens, or of epochs over its text."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,7 @@ def require_length(tokens: str | None, epochs: float | None) -> None:
         number_of_tokens(tokens)
     if epochs is not None:
         require_above_zero("epochs", epochs)
+        require(math.isfinite(epochs), f"epochs ({epochs}) must be a finite number")
     require_one({name: value for name, value in (("tokens", tokens), ("epochs", epochs)) if value is not None})
 
 

@@ -43,7 +43,8 @@ class RowLengths:
             lengths = self.lengths_of_window(window)
             taken = lengths[:rows]
             tokens, rows = tokens + float(taken.sum()), rows - len(taken)
-            position, window = window + len(taken) / max(1, len(lengths)), window + 1
+            position = window + (len(taken) / len(lengths) if len(lengths) else 1)  # windows may have no rows
+            window += 1
         if not rows:
             return tokens, position
         every = np.concatenate([self.lengths_of_window(number) for number in range(self.counted)])

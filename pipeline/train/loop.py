@@ -68,7 +68,14 @@ def train_phases(
             state, has_graphs = _train_recorded(work, tables, module, optimizer, state)
         if not has_graphs:
             config = without_graphs(config)
+    _set_phase(module, config.phase_at(state.step))  # a run that was stopped after its last step opens no phase
     return state
+
+
+def _set_phase(module: Pretraining, phase: Phase) -> None:
+    """Give the module's encoders the settings of a phase, such as its rotary angles."""
+    for encoder in encoders_in(module):
+        encoder.settings = phase.model(encoder.settings)
 
 
 def train(
@@ -98,8 +105,7 @@ def _train_recorded(
 ) -> tuple[State, bool]:
     """Do the work of `train`; also return whether the steps were recorded as CUDA graphs."""
     phase = work.config.phase_at(state.step)
-    for encoder in encoders_in(module):
-        encoder.settings = phase.model(encoder.settings)
+    _set_phase(module, phase)
     objective: nn.Module = module
     if (graphs := recorded_steps(work, module, optimizer, phase, state.step)) is None:
         objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)

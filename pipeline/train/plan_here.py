@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from pipeline.config.data import GivenPairs
+from pipeline.config.data import GivenPairs, Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.given_vocabulary import given_vocabulary
@@ -25,6 +25,8 @@ from pipeline.train.hardware import device_of
 from pipeline.train.plan import imbalance, loads, plan_text, read_prices, slots_of, tokens_per_sequence
 from pipeline.train.run_data import counted_on, known_characters, known_stream, train_characters
 
+WINDOW_ROWS = 64
+"""Rows in a window of text that is not prepared, where these are as long as in the phase with the longest."""
 MOST_PASSES = 40
 """Passes over the text above which a warning is given: those of BERT's pretraining (Devlin et al. 2019, A.2)."""
 CHARACTERS_PER_TOKEN = 4
@@ -149,13 +151,32 @@ def _with_steps(config: Pretrain, placed: Pretrain, characters: int | None, repo
             f"{length_text(config)} of this text are not known in steps before it is prepared: prepare it "
             "(jobs/prepare.py), or plan with --steps or --tokens"
         )
-    row = tokens_per_sequence(config.sampling) * config.sampling.sequences
-    rows = max(1, round((characters or 0) / CHARACTERS_PER_TOKEN / row))
-    even = RowLengths(lambda window: np.full(1, row), "the text", windows=1)  # windows of one row
     return (
-        with_counted_steps(config, lambda sampling: even, rows),
-        f"estimated with rows of {row:,.0f} tokens, until the corpus is prepared and has a vocabulary",
+        _with_estimated_steps(config, (characters or 0) / CHARACTERS_PER_TOKEN),
+        f"estimated with rows of {_row_tokens(config.sampling):,.0f} tokens, until the corpus is prepared and has a "
+        "vocabulary",
     )
+
+
+def _row_tokens(sampling: Sampling) -> float:
+    """Return the assumed tokens of a row."""
+    return tokens_per_sequence(sampling) * sampling.sequences
+
+
+def _with_estimated_steps(config: Pretrain, tokens: float) -> Pretrain:
+    """Return the settings with the steps on a text of `tokens` tokens, whose rows in a phase are all equally long.
+
+    A window has the same text in every phase, so it has fewer rows where these are longer.
+    """
+    longest = max(_row_tokens(phase.sampling) for phase in config.all_phases)
+    windows = max(1, int(tokens / (WINDOW_ROWS * longest)))
+
+    def lengths(sampling: Sampling) -> RowLengths:
+        row = _row_tokens(sampling)
+        rows = np.full(max(1, round(tokens / windows / row)), row)
+        return RowLengths(lambda window: rows, "the text", windows=1)
+
+    return with_counted_steps(config, lengths, windows)
 
 
 def _here(config: Pretrain) -> Where:

@@ -36,8 +36,6 @@ def identity(
     settings = identifying_settings(config)
     if not grows(config):
         settings["steps"] = config.steps
-    if config.vocabulary.size == "auto":
-        settings["vocabulary.size"] = vocabulary.size
     used = {f"{name}.fingerprint": fingerprint for name, fingerprint in models.items()}
     return (
         settings

@@ -15,6 +15,7 @@ from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.phases import Phase, SeveralPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Checkpoints, Evaluation
+from pipeline.model.encoder import encoders_in
 from pipeline.saved.checkpoints import steps_saved
 from pipeline.train import loop
 from pipeline.train.checkpoint import State
@@ -91,6 +92,8 @@ def test_a_finished_run_opens_no_phase(training, config: Pretrain, tmp_path: Pat
     done = State(step=12)
     module = training.module(config)
     assert train_phases(config, opened, module, torch.optim.SGD(module.parameters()), done) == done
+    (theta,) = {encoder.settings.positions.theta for encoder in encoders_in(module)}
+    assert theta == config.phase_at(12).theta != config.model.positions.theta, "it is evaluated as it was trained"
 
 
 def test_no_phase_compiles_shapes_again(training, tiny_config: Pretrain, tmp_path: Path) -> None:

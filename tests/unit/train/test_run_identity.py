@@ -247,17 +247,16 @@ def test_of_many_differences_four_are_named() -> None:
     )
 
 
-def test_a_run_records_the_size_of_a_vocabulary_that_follows_from_the_text(
-    corpus: Corpus, tiny_vocabulary: Vocabulary
-) -> None:
-    """The name holds `auto`, and run.json the number."""
+def test_the_name_of_a_run_holds_that_the_size_of_its_vocabulary_follows_from_the_text() -> None:
+    """So the same vocabulary, named by its size, goes on under the run's name; and small ones can be read back."""
     automatic = replace(CONFIG, name=None, vocabulary=VocabularySettings(kind="byte-bpe", size="auto"))
-    recorded = identity(automatic, corpus, tiny_vocabulary)
-    assert recorded["vocabulary.size"] == tiny_vocabulary.size and "vocabulary.size" not in identity(
-        CONFIG, corpus, tiny_vocabulary
-    )
     sizes = [replace(automatic.vocabulary, size=size) for size in ("auto", 8_192, 50_368)]
     assert len({default_name("p", replace(automatic, vocabulary=each)) for each in sizes}) == 3
+
+
+def test_a_vocabulary_is_recorded_by_its_fingerprint_alone(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    automatic = replace(CONFIG, vocabulary=VocabularySettings(kind="byte-bpe", size="auto"))
+    assert identity(automatic, corpus, tiny_vocabulary) == identity(CONFIG, corpus, tiny_vocabulary)
 
 
 def test_a_run_that_reached_its_steps_is_finished() -> None:
