@@ -27,6 +27,7 @@ from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.checkpoints import GENERATOR
 
 REPLACED = "replaced"
+REPLACED_LOSS = f"heldout/{REPLACED}_loss"
 GENERATOR_PART = f"{GENERATOR}."
 """Prefix of the generator's parameter names."""
 WORDS = "encoder.embeddings.words.weight"
@@ -296,11 +297,11 @@ def replaced_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     The text compares the accuracy with the accuracy of always answering "not replaced".
     """
     after = summary["heldout_after"]
-    if "heldout/replaced_loss" not in after:
+    if REPLACED_LOSS not in after:
         return []
     share = after["heldout/replaced_share"]
     return [
-        ("held-out replaced-token loss", f"{after['heldout/replaced_loss']:.4f} nats per token"),
+        ("held-out replaced-token loss", f"{after[REPLACED_LOSS]:.4f} nats per token"),
         (
             "held-out replaced tokens",
             f"accuracy {after['heldout/replaced_accuracy']:.1%}, recall {after['heldout/replaced_recall']:.1%} "

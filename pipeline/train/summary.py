@@ -16,7 +16,7 @@ from pipeline.objectives.contrastive import contrastive_rows
 from pipeline.objectives.distilled import distilled_rows
 from pipeline.objectives.distilled_vectors import vector_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
-from pipeline.objectives.replaced import replaced_rows
+from pipeline.objectives.replaced import REPLACED_LOSS, replaced_rows
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, duration
 from pipeline.tracking.pages import TRAINING_VIEW
@@ -208,7 +208,7 @@ def next_commands(summary: dict[str, Any]) -> str:
         "fine-tune it on a CSV": f"python jobs/finetune.py --checkpoint {folder} --train FILE.csv "
         "--text text --label label",
     }
-    if summary["blanks"] is not None and "heldout/replaced_loss" not in summary["heldout_after"]:
+    if summary["blanks"] is not None and REPLACED_LOSS not in summary["heldout_after"]:
         preset = "continue-small" if summary["device"] == "cpu" else "continue"
         uses["train it on your own corpus"] = (
             f"python jobs/pretrain.py {preset} --init {folder} --corpus PATH_OR_URL sampling.pairs:full-sentences"

@@ -20,12 +20,13 @@ from pipeline.config.pictures import Heads
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.config.prepare import Prepare
 from pipeline.config.show import View
+from pipeline.config.speedrun import Speedrun
 from pipeline.errors import JOBS, ConfigError, PipelineError
 from pipeline.files.locations import absolute, is_absolute, is_url, without_login
 from tests.refusals import refusal
 
 ROOT = Path(__file__).parents[3]
-SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, Prepare, *get_args(View), *get_args(Bench))
+SETTINGS = (Pretrain, Speedrun, Finetune, Compare, Predict, Score, Export, Prepare, *get_args(View), *get_args(Bench))
 NO_LOCATIONS = {
     *(
         "name",
@@ -42,6 +43,7 @@ NO_LOCATIONS = {
         "source",
         "preset",
         "workers",
+        "tokens",
     ),
     *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
     *("placement.address", "placement.worker_resource", "sentence", "word", "rerank_label"),
@@ -49,7 +51,7 @@ NO_LOCATIONS = {
     *("tracking.uri", "mlflow_uri"),  # made absolute by tracking_uri, together with MLFLOW_TRACKING_URI
 }
 """Settings that are texts and no files or folders."""
-LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
+LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text"), (Speedrun, "text")}
 """Settings that are locations under a name that is a text's in other jobs."""
 CALLERS = {
     "absolute": {
