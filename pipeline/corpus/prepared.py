@@ -44,6 +44,11 @@ class Corpus:
     """{location of a source: its options, counts, drops by reason, and length of training text by language}."""
 
     @property
+    def train_characters(self) -> int:
+        """Characters of the training text."""
+        return sum(window.characters for window in self.train)
+
+    @property
     def formats(self) -> list[str | None]:
         """Formats of the sources, as far as the user named them."""
         return [about["format"] for about in self.sources.values()]

@@ -48,7 +48,7 @@ def trained_vocabulary(
     `chosen_case` says whether it is cased. If another process of this machine is training the same vocabulary, wait for
     it. Raises DataError if the stored vocabulary is damaged.
     """
-    settings = sized_for(settings, sum(window.characters for window in corpus.train))
+    settings = sized_for(settings, corpus.train_characters)
     splitting, about, folder = chosen_case(settings, corpus, output, report, language_exponent)
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
@@ -63,7 +63,7 @@ def found_vocabulary(
     settings: VocabularySettings, corpus: Corpus, output: str, language_exponent: float = 1.0
 ) -> Vocabulary | None:
     """Return the vocabulary that `trained_vocabulary` has stored for these arguments; None if there is none."""
-    settings = sized_for(settings, sum(window.characters for window in corpus.train))
+    settings = sized_for(settings, corpus.train_characters)
     splitting, _, folder = chosen_case(settings, corpus, output, no_op, language_exponent)
     is_trained = storage.exists(storage.join(folder, storage.MANIFEST)) and storage.damage(folder) is None
     return load_vocabulary(folder, splitting.lowercase) if is_trained else None

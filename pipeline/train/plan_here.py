@@ -23,7 +23,7 @@ from pipeline.train.counted_steps import RowLengths, length_text, with_counted_s
 from pipeline.train.few_steps import FewSteps, few_steps
 from pipeline.train.hardware import device_of
 from pipeline.train.plan import imbalance, loads, plan_text, read_prices, slots_of, tokens_per_sequence
-from pipeline.train.run_data import counted_on, known_characters, known_stream, train_characters
+from pipeline.train.run_data import counted_on, known_characters, known_stream
 
 WINDOW_ROWS = 64
 """Rows in a window of text that is not prepared, where these are as long as in the phase with the longest."""
@@ -215,7 +215,7 @@ def passes_over(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> flo
     texts = read_window(corpus, corpus.train[0])["text"][:SAMPLE].to_pylist()
     encodings = vocabulary.tokenizer().encode_batch(texts, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
-    return _passes(config, tokens / sum(map(len, texts)) * train_characters(corpus))
+    return _passes(config, tokens / sum(map(len, texts)) * corpus.train_characters)
 
 
 def passes_warning(config: Pretrain, passes: float | None) -> str | None:

@@ -192,18 +192,13 @@ def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, repor
     return corpus
 
 
-def train_characters(corpus: Corpus) -> int:
-    """Return the characters of a corpus's training text."""
-    return sum(window.characters for window in corpus.train)
-
-
 def known_characters(config: Pretrain) -> int | None:
     """Return the characters of the corpus if it is prepared or consists of local text files; else None."""
     found = _known_corpus(config)
     if found is None:
         return None
     if isinstance(found, Corpus):
-        return train_characters(found)
+        return found.train_characters
     files = [file for of_source in found.sources.values() for file in of_source]
     unsized = any(file.bytes < 0 or not file.name.lower().endswith(PLAIN) for file in files)
     return None if unsized or BUILTIN in {source.location for source in found.sources} else sum(f.bytes for f in files)

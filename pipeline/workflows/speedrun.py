@@ -7,6 +7,7 @@ from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores
 from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_whole, words_of
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.predict import Selection
 from pipeline.config.speedrun import Speedrun
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp
 from pipeline.on_ray import cluster
@@ -43,8 +44,11 @@ def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
     even = _pll(config, run, summary, "even", report)
     # Each of BLiMP's paradigms has as many even pairs as odd ones, so the whole is the mean of both.
     whole = (even + _pll(config, run, summary, "odd", report)) / 2
-    spent = f"a job of {duration(trained - begun)}; scoring took {duration(time.perf_counter() - trained)}"
-    report(f"seed {run.seed}: {duration(summary['training_seconds'])} of training; here {spent}")
+    scored = duration(time.perf_counter() - trained)
+    report(
+        f"seed {run.seed}: trained in {duration(summary['training_seconds'])}; the run took this command "
+        f"{duration(trained - begun)}, the scores {scored}"
+    )
     return Lap(
         seed=run.seed,
         steps=summary["steps"],
@@ -57,6 +61,6 @@ def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:
     )
 
 
-def _pll(config: Speedrun, run: Pretrain, summary: dict[str, Any], pairs: Any, report: Report) -> float:
+def _pll(config: Speedrun, run: Pretrain, summary: dict[str, Any], pairs: Selection, report: Report) -> float:
     """Return the accuracy on pairs of BLiMP by pseudo-log-likelihood, from 0 to 1."""
     return blimp_scores(run, config.blimp, pairs, summary, score, report)[BLIMP["pll"]]

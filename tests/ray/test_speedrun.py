@@ -7,7 +7,10 @@ import pytest
 
 from pipeline.ablation import speedrun as of_speedrun
 from pipeline.ablation.command import read_speedrun
+from pipeline.config.predict import Score
 from pipeline.evaluation.minimal_pairs import paradigms
+from pipeline.reporting import no_op
+from pipeline.workflows.score import score
 from pipeline.workflows.speedrun import speedrun
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("local_ray")]
@@ -35,6 +38,11 @@ def test_two_seeds_are_trained_and_scored_once(
     assert [row.split()[:2] for row in table[1:3]] == [["0", "6"], ["1", "6"]] and table[3].startswith("mean")
     assert sum("starting, 6 steps" in line for line in lines) == 2
     assert sum(line.startswith("BLiMP of bert-tiny-") for line in lines) == 4  # even and odd pairs of two runs
+    runs = (tmp_path / "runs").glob("*/summary.json")
+    accuracies = [score(Score(checkpoint=str(run.parent / "export"), blimp=str(blimp)), no_op)["pll"] for run in runs]
+    assert sorted(row.split()[-1] for row in table[1:3]) == sorted(
+        f"{100 * one:.1f}" for one in accuracies
+    )  # the whole
     lines.clear()
     assert speedrun(config, lines.append) == table
     assert not [line for line in lines if "starting" in line or line.startswith("BLiMP of")]
