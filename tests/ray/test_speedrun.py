@@ -40,6 +40,7 @@ def test_two_seeds_are_trained_and_scored_once(
     assert sum(line.startswith("BLiMP of bert-tiny-") for line in lines) == 4  # even and odd pairs of two runs
     runs = (tmp_path / "runs").glob("*/summary.json")
     accuracies = [score(Score(checkpoint=str(run.parent / "export"), blimp=str(blimp)), no_op)["pll"] for run in runs]
+    # The whole, from the even and the odd pairs.
     assert sorted(row.split()[-1] for row in table[1:3]) == sorted(
         f"{100 * one:.1f}" for one in accuracies
     )  # the whole
