@@ -11,6 +11,8 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
 from pipeline.evaluation.minimal_pairs.paradigms import PARADIGMS, Paradigm
 from pipeline.evaluation.paired import over_seeds
+from pipeline.files import storage
+from pipeline.files.locations import is_url
 
 HEADS = ("seed", "steps", "tokens", "epoch", "training min", "bits per byte", "BLiMP even", "BLiMP whole")
 DIGITS = (1, 3, 1, 1)
@@ -48,6 +50,12 @@ def words_of(corpus: Corpus) -> int:
         for window in (*corpus.train, *corpus.heldout)
         for text in read_window(corpus, window)["text"].to_pylist()
     )
+
+
+def require_text(text: str) -> None:
+    """Raise ConfigError if there is no such file or folder on this machine; URLs are not asked."""
+    if not is_url(text) and not storage.exists(text):
+        raise ConfigError(f"text ({text}) does not exist: name a file or folder of at most {MOST_WORDS:,} words")
 
 
 def require_few_words(text: str, words: int) -> None:

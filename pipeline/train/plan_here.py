@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,7 +95,7 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
         where = Where(on_gpus=True, memory=free)
         machines = [machine for machine in machines if machine.chip == chip]
     if where.on_gpus:
-        begun = read_run(run_folder(config)) if config.name else None
+        begun = _begun(config)
         facts = [] if begun else [("slots", choice_text(config, where))]
         config, _ = with_choices(config, begun and begun["identity"], where)
     config, known = with_known_text(config, report)
@@ -102,6 +103,11 @@ def whole_plan(config: Pretrain, gpu: str | None, report: Report) -> str:
     here, warning, gpus_here = facts_here(config, report)
     text = plan_text(config, machines, [*facts, *here], gpus_here=gpus_here or gpu is not None)
     return text if warning is None else f"{text}\n\n{warning}"
+
+
+def _begun(config: Pretrain) -> dict[str, Any] | None:
+    """Return the record of the run, if it was begun and has a name."""
+    return read_run(run_folder(with_absolute_locations(config))) if config.name else None
 
 
 def with_known_text(config: Pretrain, report: Report) -> tuple[Pretrain, list[tuple[str, str]]]:
@@ -141,8 +147,7 @@ def _with_steps(config: Pretrain, placed: Pretrain, characters: int | None, repo
 
     `placed`: the same settings with absolute locations. `characters`: those of the text, None if not known.
     """
-    begun = read_run(run_folder(placed)) if placed.name else None
-    if (steps := recorded_steps(config, begun)) is not None:
+    if (steps := recorded_steps(config, _begun(config))) is not None:
         return with_steps(config, steps), "as counted when the run began"
     if (stream := known_stream(placed)) is not None:
         return replace(config, steps=counted_on(placed, stream, report).steps), "counted in the rows of the corpus"

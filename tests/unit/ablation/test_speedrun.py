@@ -1,11 +1,12 @@
 """A speedrun's settings, rules and table."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pipeline.ablation.command import read_speedrun
-from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_whole
+from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_text, require_whole
 from pipeline.errors import ConfigError
 from pipeline.evaluation.minimal_pairs.paradigms import PARADIGMS, Paradigm
 
@@ -55,6 +56,12 @@ def test_the_pairs_are_the_whole_of_blimp() -> None:
     for wrong in (paradigms[1:], filtered):
         with pytest.raises(ConfigError, match=r"blimp \(blimp\) is not the whole of BLiMP"):
             require_whole("blimp", wrong)
+
+
+def test_a_text_that_does_not_exist_is_refused_by_its_name(tmp_path: Path) -> None:
+    require_text(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^text \(.*/books\) does not exist: name a file or folder"):
+        require_text(f"{tmp_path}/books")
 
 
 def test_a_text_may_have_ten_million_words_and_the_rest_of_its_last_file() -> None:

@@ -20,6 +20,7 @@ from pipeline.errors import ConfigError
 from pipeline.saved.run import run_folder, write_run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.train import plan_here
 from pipeline.train.few_steps import FewSteps, few_steps
 from pipeline.train.plan import loads
 from pipeline.train.plan_here import (
@@ -161,6 +162,16 @@ def test_the_steps_of_a_plan_are_those_of_the_run_if_text_and_vocabulary_are_the
     given = VocabularySettings(path=str(tmp_path / "vocab.txt"), lowercase=True, kind="byte-bpe", size="auto")
     planned, facts = with_known_text(replace(config, vocabulary=given), lines.append)
     assert planned.vocabulary.size == 300 and facts[1] == ("vocabulary", f"300 entries of {given.path}")
+
+
+def test_a_plan_for_a_gpu_asks_whether_a_run_in_a_relative_output_has_begun(
+    tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command gives it: the output folder is `output`, and the run has its default name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan_here, "facts_here", lambda config, report: ([], None, False))  # no timed steps
+    text = plan_here.whole_plan(replace(tiny_config, output="output", name="new"), "H100", pytest.fail)
+    assert "slots" in text and "H100" in text and not list(tmp_path.iterdir())
 
 
 def test_only_a_run_of_many_passes_is_warned_of(tiny_config: Pretrain) -> None:
