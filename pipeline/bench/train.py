@@ -1,4 +1,4 @@
-"""Train on a file of tokens with torch and NumPy alone: the step and loop of the job `pretrain`, on the same rows.
+"""Train on a file of tokens without Ray, in the step and loop of the job `pretrain`, with torch, NumPy and safetensors.
 
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
     python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepared import Corpus, Window
@@ -16,7 +17,6 @@ from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
 from pipeline.files.shared_output import unshared_output
-from pipeline.files.tensor_files import write_arrays
 from pipeline.on_ray.tasks import RAY, Executor, run_tasks
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -86,7 +86,7 @@ def publish(
     size = tokenizer.vocabulary.size
     vectors = embeddings(cooccurrences(_documents_of(corpus, parsed, tokenizer), size), width)
     with scratch_folder("embeddings") as temporary:
-        write_arrays(temporary / WORDS, {"words": vectors})
+        save_file({"words": np.ascontiguousarray(vectors)}, temporary / WORDS)
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             storage.publish(
                 temporary,

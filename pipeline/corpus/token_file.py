@@ -1,7 +1,7 @@
 """A file of tokens: the windows of a prepared corpus, encoded.
 
-A machine with torch and NumPy alone trains on it. The file is a NumPy archive (.npz). An English word takes about three
-bytes.
+A machine with torch, NumPy and safetensors alone trains on it. The file is a NumPy archive (.npz). An English word
+takes about three bytes.
 """
 
 import io

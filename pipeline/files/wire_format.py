@@ -11,7 +11,7 @@ Fields = dict[int, list[Any]]
 """Field number -> values: integers, or bytes."""
 
 
-def varint(content: bytes, position: int) -> tuple[int, int]:
+def _varint(content: bytes, position: int) -> tuple[int, int]:
     """Return the variable-length integer at `position` (7 bits per byte, lowest first), and the position after it."""
     value = shift = 0
     while True:
@@ -32,12 +32,12 @@ def fields(message: bytes) -> Fields:
     values: Fields = {}
     position = 0
     while position < len(message):
-        key, position = varint(message, position)
+        key, position = _varint(message, position)
         if key & 7 == VARINT:
-            value, position = varint(message, position)
+            value, position = _varint(message, position)
         else:
             sizes = {FIXED64: 8, FIXED32: 4}
-            size, position = varint(message, position) if key & 7 == BYTES else (sizes[key & 7], position)
+            size, position = _varint(message, position) if key & 7 == BYTES else (sizes[key & 7], position)
             value, position = message[position : position + size], position + size
             if position > len(message):
                 raise ValueError("a field is longer than its message")

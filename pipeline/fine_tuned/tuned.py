@@ -26,7 +26,6 @@ from pipeline.config.similarity import Similarity
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
-from pipeline.files.tensor_files import write_tensors
 from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
@@ -39,7 +38,7 @@ from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
 from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import VectorRecipe
-from pipeline.saved.tensors import errors_with_location, read_tensors
+from pipeline.saved.tensors import errors_with_location, read_tensors, write_tensors
 from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import Thresholds, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of

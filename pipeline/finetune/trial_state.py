@@ -18,11 +18,10 @@ from torch.optim import Optimizer
 
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
-from pipeline.files.tensor_files import write_tensors
 from pipeline.model.host_copies import on_host
 from pipeline.optim.build import load_optimizer, optimizer_tensors
 from pipeline.saved.checkpoints import OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
-from pipeline.saved.tensors import read_tensors
+from pipeline.saved.tensors import read_tensors, write_tensors
 
 BEST = "best.safetensors"
 SECONDS = 300.0

@@ -20,14 +20,13 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
-from pipeline.saved.tensor_bundle import read_bundle
 
 CONFIGS = ("config.json", "bert_config.json")
 """Config file names of Hugging Face and of google-research/bert."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Weight files in order of preference; an index lists the files of a sharded checkpoint."""
-BUNDLE = re.compile(r".*ckpt.*\.index")
-"""Index file of a TensorFlow checkpoint."""
+TENSORFLOW = re.compile(r".*ckpt.*\.index")
+"""Index file of a TensorFlow checkpoint, which is refused."""
 MOST_CONFIG, MOST_INDEX = 1 << 24, 1 << 26
 """Size limits in bytes: of a config, and of a sharded checkpoint's index. Published files have a few thousand bytes."""
 COPIES = 2
@@ -49,7 +48,7 @@ class Files:
 
     config: str
     weights: str
-    """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
+    """The weight file, or the index of a sharded checkpoint."""
     parts: tuple[str, ...]
     """All weight files: `weights`, and if `weights` is an index, also the files that hold the indexed tensors."""
 
@@ -68,14 +67,14 @@ def files_of(location: str) -> Files:
     """Return a folder's model files. Raises NoModel without a config, and CheckpointError without weights."""
     names = storage.children(location)
     config = next((name for name in CONFIGS if name in names), None)
-    bundles = [name for name in names if BUNDLE.fullmatch(name)]
-    weights = next((name for name in WEIGHTS if name in names), None) or (bundles[-1] if len(bundles) == 1 else None)
-    if config is None or weights is None:
-        wanted = (
-            f"{' or '.join(CONFIGS)}"
-            if config is None
-            else f"{', '.join(WEIGHTS)} or one TensorFlow checkpoint (*.ckpt.index)"
+    weights = next((name for name in WEIGHTS if name in names), None)
+    if weights is None and (bundle := next((name for name in names if TENSORFLOW.fullmatch(name)), None)):
+        raise CheckpointError(
+            f"{location} has a TensorFlow checkpoint ({bundle}), which is not read: take the model in safetensors, "
+            "such as hf://google-bert/bert-base-uncased, or convert it with transformers 4 (from_tf=True)"
         )
+    if config is None or weights is None:
+        wanted = " or ".join(CONFIGS if config is None else WEIGHTS)
         instead = (
             f"{storage.join(location, 'export')} has them"
             if "export" in names
@@ -84,9 +83,7 @@ def files_of(location: str) -> Files:
         )
         raise (NoModel if config is None else CheckpointError)(f"{location} has no {wanted}: {instead}")
     others: list[str] = []
-    if BUNDLE.fullmatch(weights):
-        others = [name for name in names if name.startswith(f"{weights.removesuffix('.index')}.data-")]
-    elif weights.endswith(".index.json"):
+    if weights.endswith(".index.json"):
         others = _shards(location, weights, names)
     _require_files(location, (config, weights, *others))
     return Files(config=config, weights=weights, parts=(weights, *others))
@@ -180,8 +177,6 @@ def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
 
     Raises CheckpointError for a file that cannot be read or holds more than tensors.
     """
-    if BUNDLE.fullmatch(files.weights):
-        return read_bundle(folder / files.weights.removesuffix(".index"))
     tensors: dict[str, Tensor] = {}
     for name in files.parts:
         if not name.endswith(".index.json"):

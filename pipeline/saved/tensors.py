@@ -1,9 +1,12 @@
-"""Read the tensors of a safetensors file by path or URL."""
+"""Read and write safetensors files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from pipeline.errors import CheckpointError, PipelineError
 from pipeline.files import storage
@@ -13,10 +16,6 @@ from pipeline.files.locations import is_url
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:
     """Return the tensors of a safetensors file (local path or URL). Raises CheckpointError if it cannot be read."""
-    # Imported here because a machine that only writes checkpoints may not have safetensors.
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
         if not is_url(location):
             return load_file(location)
@@ -26,6 +25,20 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
             return load_file(local)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a new file of tensors, which leave a GPU one by one.
+
+    Raises FileExistsError if the file exists, and ValueError or RuntimeError for tensors that are not contiguous or
+    share memory.
+    """
+    path.touch(exist_ok=False)  # another process may have mapped an existing file, so it is never written over
+    try:
+        save_file(dict(tensors), path, None if metadata is None else dict(metadata))
+    except Exception:
+        path.unlink()
+        raise
 
 
 def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:

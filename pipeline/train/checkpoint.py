@@ -21,7 +21,6 @@ from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
-from pipeline.files.tensor_files import write_tensors
 from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
 from pipeline.model.host_copies import on_host
@@ -30,7 +29,7 @@ from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.table import Pretraining
 from pipeline.optim.build import load_optimizer, optimizer_tensors
 from pipeline.saved.checkpoints import CONFIG, GENERATOR, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
-from pipeline.saved.tensors import read_tensors
+from pipeline.saved.tensors import read_tensors, write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 

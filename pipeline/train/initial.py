@@ -28,7 +28,6 @@ from pipeline.files import storage
 from pipeline.files.encoder_folder import lowercases_first
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locks import locked_name
-from pipeline.files.tensor_files import write_tensors
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import (
     Taken,
@@ -42,6 +41,7 @@ from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import CONFIG, GENERATOR, WEIGHTS
 from pipeline.saved.model import SavedModel, errors_of, open_saved
+from pipeline.saved.tensors import write_tensors
 from pipeline.saved.weights import VOCABULARY_ROWS, Usable, padding_rows, read_usable, require_fitting_vocabulary
 from pipeline.text.extension import pad_vocabulary, pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary

@@ -226,7 +226,7 @@ def test_readers_of_a_corpus_do_not_import_what_prepares_one() -> None:
 
 def test_torch_appears_first_in_batch() -> None:
     users = importers("torch")
-    assert [name for name in users if within(name, TORCH_FREE)] == ["files.tensor_files"]  # inside functions
+    assert [name for name in users if within(name, TORCH_FREE)] == []
     assert "batch" in users
 
 
@@ -389,9 +389,9 @@ def test_local_files_tables_and_minimal_pairs_load_only_the_standard_library() -
     assert packages_after("pipeline.model.host_copies") - set(sys.stdlib_module_names) == {"torch"}
 
 
-def test_benches_of_gpus_need_torch_and_numpy_alone() -> None:
+def test_benches_of_gpus_need_torch_numpy_and_safetensors_alone() -> None:
     modules = ["pipeline.bench.step", "pipeline.bench.train", "pipeline.bench.gpu"]
-    heavy = ["pyarrow", "ray", "tokenizers", "safetensors", "sentencex", "mlflow", "rich", "requests", "transformers"]
+    heavy = ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "rich", "requests", "transformers"]
     assert loaded_after([(modules, [*heavy, "torch"])]) == [["torch"]]
 
 

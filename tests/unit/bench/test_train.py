@@ -46,18 +46,18 @@ WORDS = (
 )
 WITH_TIMES = ("state.json", "manifest.json")
 """Files of a checkpoint that differ between equal runs, because they hold times or digests of such files."""
-TORCH_AND_NUMPY = (
-    *("torch", "torchgen", "functorch", "numpy", "numpy.libs"),
+WITHOUT_RAY = (
+    *("torch", "torchgen", "functorch", "numpy", "numpy.libs", "safetensors"),
     *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"),
 )
-"""Files in the folder of installed packages: torch, NumPy and the packages that torch needs."""
+"""Files in the folder of installed packages: torch, NumPy, safetensors and the packages that torch needs."""
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment in which `python -S` finds no packages but torch and NumPy."""
-    folder = tmp_path_factory.mktemp("torch-and-numpy")
-    for name in TORCH_AND_NUMPY:
+    """Environment in which `python -S` finds no packages but torch, NumPy and safetensors."""
+    folder = tmp_path_factory.mktemp("without-ray")
+    for name in WITHOUT_RAY:
         (folder / name).symlink_to(Path(torch.__file__).parents[1] / name)
     return os.environ | {"PYTHONPATH": str(folder)}
 
@@ -115,7 +115,7 @@ def test_slots_go_over_the_ends_of_windows(tokens: str) -> None:
 
 
 @pytest.mark.second
-def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
+def test_without_ray_and_pyarrow(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
     """The checkpoint has the files and the weights of a run with all packages."""
     words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path), *WORDS]
     run = [sys.executable, "-S", *words, "--name", "alone"]
@@ -140,7 +140,7 @@ def test_a_missing_package_is_named_in_one_line(tokens: str, alone: dict[str, st
     done = subprocess.run(run, cwd=ROOT, env=alone, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.fullmatch(
-        r"error: package (pyarrow|safetensors|tokenizers) is not installed, and this command needs it: install it, or "
+        r"error: package (pyarrow|tokenizers) is not installed, and this command needs it: install it, or "
         r"all packages of pyproject.toml \(pip install .\)\n",
         done.stderr,
     )

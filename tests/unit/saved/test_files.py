@@ -160,10 +160,7 @@ def test_missing_files_are_named(folder: Path) -> None:
     ending = (
         ": give the folder of a published model, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
     )
-    several = (
-        "model.safetensors, model.safetensors.index.json, pytorch_model.bin, "
-        "pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
-    )
+    several = "model.safetensors or model.safetensors.index.json or pytorch_model.bin or pytorch_model.bin.index.json"
     assert refusal(folder) == f"{folder} has no {several}{ending}"
     (folder / "config.json").unlink()
     assert refusal(folder) == f"{folder} has no config.json or bert_config.json{ending}"
@@ -172,21 +169,16 @@ def test_missing_files_are_named(folder: Path) -> None:
     assert refusal(folder) == f"{folder} has no config.json or bert_config.json: {folder}/export has them"
 
 
-def test_google_files_are_found(folder: Path) -> None:
+def test_a_tensorflow_checkpoint_is_refused(folder: Path) -> None:
     (folder / "config.json").rename(folder / "bert_config.json")
     for name in ("bert_model.ckpt.index", "bert_model.ckpt.meta", "bert_model.ckpt.data-00000-of-00001", "vocab.txt"):
         (folder / name).write_bytes(b"")
-    files = files_of(str(folder))
-    assert (files.config, files.weights, files.parts) == (
-        "bert_config.json",
-        "bert_model.ckpt.index",
-        ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+    assert refusal(folder) == (
+        f"{folder} has a TensorFlow checkpoint (bert_model.ckpt.index), which is not read: take the model in "
+        "safetensors, such as hf://google-bert/bert-base-uncased, or convert it with transformers 4 (from_tf=True)"
     )
-    assert (
-        refusal(folder)
-        == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end with the magic number of "
-        "a LevelDB table"
-    )
+    save_file(TENSORS, folder / "model.safetensors")
+    assert files_of(str(folder)).weights == "model.safetensors"
 
 
 def test_the_fingerprint_is_that_of_the_contents(folder: Path) -> None:

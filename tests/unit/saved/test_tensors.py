@@ -1,0 +1,50 @@
+"""Safetensors files: written whole and new, or not at all."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from pipeline.saved.tensors import read_tensors, write_tensors
+
+WHOLE = torch.arange(6.0)
+
+
+def test_parameters_and_parts_of_one_tensor_are_read_as_they_were_written(tmp_path: Path) -> None:
+    query, key = torch.arange(12.0).reshape(6, 2).chunk(2)
+    tensors = {
+        **{"query": query, "key": key, "empty": query[:0], "scalar": torch.tensor(1.5, dtype=torch.bfloat16)},
+        "weight": torch.nn.Parameter(torch.ones(2)),
+    }
+    write_tensors(tmp_path / "file", tensors, {"format": "pt"})
+    read = read_tensors(str(tmp_path / "file"))
+    assert read.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert read[name].dtype == tensor.dtype and torch.equal(read[name], tensor), name
+    with safe_open(tmp_path / "file", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"a": WHOLE, "c": torch.ones(2), "b": WHOLE},
+        {"a": WHOLE[:4], "b": WHOLE[3:]},
+        {"a": torch.ones(2, 3).T},
+    ],
+    ids=["twice", "overlap", "not contiguous"],
+)
+def test_tensors_that_share_memory_or_have_gaps_are_refused(tensors: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=r"share memory|non contiguous"):
+        write_tensors(tmp_path / "file", tensors)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")  # it may be mapped into the memory of a process that has loaded it
+    with pytest.raises(FileExistsError):
+        write_tensors(tmp_path / "file", {"a": WHOLE})
+    assert (tmp_path / "file").read_text() == "kept"
+    with pytest.raises(FileNotFoundError):
+        write_tensors(tmp_path / "no" / "file", {"a": WHOLE})
