@@ -6,7 +6,6 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase
     python jobs/bench.py text --corpus books/ --vocabulary.kind byte-bpe
     python jobs/bench.py stream --corpus books/
-    python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py step mini --family electra
     python jobs/bench.py shape mini --family albert
@@ -14,10 +13,6 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
     python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --blimp BLIMP --at-once 8
     python jobs/bench.py gpu --token-file tokens.npz --blimp BLIMP
-    python jobs/bench.py job
-    python jobs/bench.py scale
-    python jobs/bench.py checkpoint --preset bert-base
-    python jobs/bench.py embed
     python jobs/bench.py serve --checkpoint MODEL
     python jobs/bench.py serve --checkpoint MODEL --unbatched --onnx --seconds 60
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE

@@ -46,7 +46,7 @@ STREAM_TOKENS = 1.6e6
 STREAM_BLOCKS = 27
 """Blocks per second that one stream on two cores delivers to 64 ranks.
 
-Measured with rows that were made in advance (`jobs/bench.py scale`, English books).
+Measured with rows that were made in advance (`python -m tests.benchmarks scale`, English books).
 """
 CHECKPOINT_BYTES = 12
 """Bytes per parameter in a checkpoint: the parameter and both moments of Adam, in float32."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.bench.checkpoint import measure
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.train import checkpoint
+from tests.benchmarks.checkpoint import measure
 
 
 def test_what_is_measured_is_a_published_checkpoint(

@@ -20,14 +20,24 @@ from typing import Any, TextIO
 
 import psutil
 
-from pipeline.bench.plain import RATE, STEP_TIME, Interval
-from pipeline.errors import PipelineError
+from pipeline.bench.benches import temporary_folder, verdict
+from pipeline.config.checks import require
+from pipeline.config.locations import BUILTIN
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.files.locations import sqlite_uri
-from pipeline.saved import run
+from pipeline.presets.table import require_preset
+from pipeline.reporting import Report
+from pipeline.saved.run import RUN, read_run
 from pipeline.tracking.runs import Metric, MlflowRun, history
+from pipeline.train.hardware import cores
+from tests.benchmarks.plain import RATE, STEP_TIME, Interval
+from tests.benchmarks.settings import Job
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")
+NAME = "under Ray Train / the loop alone"
+AIM, FLOOR = 0.97, 0.64
+"""Ratio to aim for, and ratio below which the bench fails: 80% of a measured one."""
 STEPS_AN_INTERVAL = 5
 """Training steps per log interval."""
 ONE_PHASE = "phases:one-phase"
@@ -112,7 +122,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
     with (
         _head(folder) as environment,
         open(f"{folder}/alone", "w+") as printed,
-        running([sys.executable, "-m", "pipeline.bench.plain", *plain_words], printed) as plain,
+        running([sys.executable, "-m", "tests.benchmarks.plain", *plain_words], printed) as plain,
     ):
         alone = JobSide(
             plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()]
@@ -230,7 +240,7 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
 
 def _logged(folder: str, name: str) -> list[Interval]:
     """Return the log intervals of a run so far; an empty list before the run has written its run.json."""
-    if not Path(folder, "runs", name, run.RUN).exists():
+    if not Path(folder, "runs", name, RUN).exists():
         return []
     pairs = zip(_points(folder, name, RATE), _points(folder, name, STEP_TIME), strict=False)
     return [
@@ -246,7 +256,7 @@ def _logged(folder: str, name: str) -> list[Interval]:
 
 def _points(folder: str, name: str, metric: str) -> list[Metric]:
     """Return the points of a metric that a run has logged. The run must have written its run.json."""
-    recorded = run.read_run(f"{folder}/runs/{name}")
+    recorded = read_run(f"{folder}/runs/{name}")
     assert recorded, name
     return history(MlflowRun(uri=sqlite_uri(f"{folder}/mlflow.db"), run_id=recorded["mlflow_run_id"]), metric)
 
@@ -297,3 +307,38 @@ def _call(command: Sequence[str], environment: dict[str, str] | None = None) -> 
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise PipelineError(f"{' '.join(command)} ended with exit code {done.returncode}: {last}")
+
+
+def run(config: Job, report: Report) -> int:
+    """Measure and print; return 1 if the ratio is below FLOOR, else 0."""
+    corpus, preset, steps, compiled = config.corpus or (BUILTIN,), config.preset, config.steps, config.compile
+    require_preset(preset)
+    startable = not preset.startswith("continue")
+    require(startable, f"preset ({preset}) continues from a published model: choose another preset")
+    threads = config.threads or cores()
+    print(f"{preset}, {threads} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
+    with temporary_folder() as folder:
+        words = [
+            preset,
+            "--corpus",
+            prepare(folder, corpus),
+            "--output",
+            folder,
+            "--placement.compile",
+            compiled,
+            "--placement.threads",
+            str(threads),
+        ]
+        seconds = first_steps(words, folder, config.repetitions)
+        print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
+        turns = rates(words, folder, steps=steps, compiled=compiled, threads=threads)
+    if not turns:
+        raise ConfigError(
+            f"steps ({steps}) are too few: a run ended before both sides had logged in a turn of {TURN:g} seconds; "
+            "give more steps"
+        )
+    print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
+    for number, turn in enumerate(turns, 1):
+        print(f"{f'turn {number}':<10}{turn.alone:>10,.0f}{turn.under_ray:>12,.0f}{turn.under_ray / turn.alone:>8.3f}")
+    ratio = statistics.median(turn.under_ray / turn.alone for turn in turns)
+    return verdict({NAME: ratio}, {NAME: AIM}, {NAME: FLOOR})

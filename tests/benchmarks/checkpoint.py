@@ -1,5 +1,6 @@
 """Measure the cost of a checkpoint: how long training stops, and how long writing takes in the background."""
 
+import statistics
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -10,9 +11,12 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import Cursor
 from pipeline.objectives.table import build_objective
 from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS, require_preset
+from pipeline.reporting import Report
 from pipeline.text.training import train_vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.saver import Saver
+from tests.benchmarks.settings import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +61,22 @@ def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost
             saver.finish()
             costs.append(Cost(parameters=count, still=still, written=time.perf_counter() - started))
     return costs
+
+
+def run(config: Checkpoint, report: Report) -> int:
+    """Measure and print; return 0."""
+    preset, step_milliseconds, repetitions = config.preset, config.step_milliseconds, config.repetitions
+    require_preset(preset)
+    costs = measure(PRESETS[preset], config.output, repetitions)
+    still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
+    every = PRESETS[preset].checkpoint.every
+    between = every * step_milliseconds / 1000
+    print(
+        f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: "
+        f"training stops for {1000 * still:,.0f} ms; published after {written:.1f} s, while training continues"
+    )
+    print(
+        f"with a checkpoint every {every} steps of {step_milliseconds:g} ms: training stops for {still / between:.3%} "
+        f"of the time, and a checkpoint is being written for {written / between:.2%} of the time"
+    )
+    return 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.bench.scale import GPU_TOKENS, StepPace, estimate_for_many_gpus, table
+from tests.benchmarks.scale import GPU_TOKENS, StepPace, estimate_for_many_gpus, table
 
 
 def test_a_line_a_world():

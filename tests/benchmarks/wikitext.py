@@ -11,8 +11,10 @@ from pipeline.corpus.sources import parse
 from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
 from pipeline.files.opening import BLOCK_BYTES, CutOff, Damaged, ExpandsTooFar, Opened, blocks
+from pipeline.reporting import Report
 from pipeline.text.documents import Dropped
 from pipeline.wikipedia.dump import is_dump, read_dump
+from tests.benchmarks.settings import Wikitext
 
 MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__", "''", "==")
 """Strings that count as markup left in the text."""
@@ -115,3 +117,9 @@ def table(figures: dict[str, float]) -> str:
             f"{figures['length']:.2f} times as many words"
         )
     return "\n".join([*lines, f"{'MB/s of XML, one core':24}{figures['megabytes a second']:>10.1f}"])
+
+
+def run(config: Wikitext, report: Report) -> int:
+    """Measure and print; return 0."""
+    print(table(measure(config.dump, config.extracted)))
+    return 0

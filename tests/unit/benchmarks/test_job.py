@@ -8,11 +8,11 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from pipeline.bench import job, plain
-from pipeline.bench.job import JobSide, Rates, Turns, by_turn, running, take_turns
-from pipeline.bench.plain import Interval
 from pipeline.bench.train import slots
 from pipeline.errors import PipelineError
+from tests.benchmarks import job, plain
+from tests.benchmarks.job import JobSide, Rates, Turns, by_turn, running, take_turns
+from tests.benchmarks.plain import Interval
 
 LOGS = (
     "import json, time\nwhile True:\n    begun = time.time(); time.sleep(0.05)\n    "

@@ -19,7 +19,9 @@ from ray.data import ExecutionOptions, ExecutionResources
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from pipeline.bench.benches import prepared
 from pipeline.command_line.columns import aligned
+from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import (
@@ -31,10 +33,12 @@ from pipeline.corpus.stream import (
     slots_of_blocks,
     stream_from_items,
 )
+from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.dealing import Dealing
 from pipeline.train.plan import STREAM_TOKENS
 from pipeline.train.slots import exchange, make_slot
+from tests.benchmarks.settings import Scale
 
 WARM_STEPS = 5
 """Untimed steps of workers that sleep. In this time, processes start and the tokenizers' tables fill."""
@@ -282,3 +286,37 @@ def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maxi
             *aligned(heads, rows),
         ]
     )
+
+
+def run(config: Scale, report: Report) -> int:
+    """Measure and print; return 0."""
+    milliseconds, steps = config.milliseconds, config.steps
+    with prepared(config.corpus, config.vocabulary, report) as (corpus, vocabulary):
+        batch = Batch(rows_per_step=128, rows_per_slot=32)
+        wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
+        paces = [
+            pace(
+                wanted,
+                Sleeper(batch=batch, seconds=milliseconds / 1000, steps=steps, warm=WARM_STEPS),
+                world,
+            )
+            for world in WORLDS
+        ]
+        without_sleep = [
+            pace(wanted, Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world) for world in WORLDS
+        ]
+        alone = [read_dealt_blocks(wanted, world, rounds) for world, rounds in ROUNDS.items()]
+    print(f"4 slots of 32 rows per step, {milliseconds:g} ms of sleep per slot instead of training")
+    print(table(paces))
+    print("without any sleep")
+    print(table(without_sleep))
+    print("one stream read by one process, with rows made in advance")
+    print(dealt_table(alone))
+    print(
+        estimate_for_many_gpus(
+            min(reading.blocks / reading.seconds for reading in alone),
+            without_sleep[0].tokens / without_sleep[0].slots / batch.slot_rows,
+            wanted.sampling.maximum_length,
+        )
+    )
+    return 0

@@ -1,12 +1,11 @@
 import bz2
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from pipeline.bench.wikitext import markers, measure, table
 from pipeline.errors import DataError
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.wikitext import markers, measure, table
 
 DUMP = """<mediawiki xml:lang="en">
 <page><title>Cat</title><ns>0</ns><id>1</id><revision><text>The [[cat]] sat on the mat.</text></revision></page>
@@ -31,15 +30,6 @@ It is of no account here.
 def dump(tmp_path: Path) -> str:
     (tmp_path / "dump.xml").write_text(DUMP)
     return str(tmp_path / "dump.xml")
-
-
-@pytest.fixture
-def job() -> ModuleType:
-    """jobs/bench.py, which is a file and no part of the package."""
-    spec = importlib.util.spec_from_file_location("bench_job", Path(__file__).parents[3] / "jobs" / "bench.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_markers_are_counted_for_a_million_words():
@@ -84,11 +74,9 @@ def test_the_table_by_hand() -> None:
     )
 
 
-def test_the_job_prints_the_table(
-    dump: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_job_prints_the_table(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "wiki_00").write_text(EXTRACTED)
-    assert job.main(["wikitext", "--dump", dump, "--extracted", str(tmp_path / "wiki_00")]) == 0
+    assert main(["wikitext", "--dump", dump, "--extracted", str(tmp_path / "wiki_00")]) == 0
     printed = capsys.readouterr().out
     assert (
         "articles                         2            12 words" in printed
@@ -106,11 +94,11 @@ def test_the_job_prints_the_table(
     ],
 )
 def test_what_is_no_dump_is_one_line(
-    content: bytes | None, message: str, tmp_path: Path, job: ModuleType, capsys: pytest.CaptureFixture[str]
+    content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if content is not None:
         (tmp_path / "dump.xml").write_bytes(content)
-    assert job.main(["wikitext", "--dump", str(tmp_path / "dump.xml")]) == 2
+    assert main(["wikitext", "--dump", str(tmp_path / "dump.xml")]) == 2
     printed = capsys.readouterr().err
     assert message in printed and "dump.xml" in printed and printed.count("\n") == 1
 

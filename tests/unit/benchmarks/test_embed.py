@@ -9,10 +9,10 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.bench import main
 from pipeline import api
-from pipeline.bench import embed
-from pipeline.bench.embed import MeasuredJob, save_random_model, table, verdict, write_texts
+from tests.benchmarks import embed
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.embed import MeasuredJob, save_random_model, table, verdict, write_texts
 
 MEGABYTE = 1_000_000
 CHILD = f"import time; held = bytearray({100 * MEGABYTE}); held[::1000] = bytes([1]) * len(held[::1000]); time.sleep(2)"

@@ -1,6 +1,6 @@
 """Run the training loop of a recorded run without Ray, on rows made in advance; print a line of JSON per log interval.
 
-python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
+python -m tests.benchmarks.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
 
 "on" compiles the model with torch.compile.
 """

@@ -18,15 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from pipeline.bench.job import processes_of, running
+from pipeline.bench.benches import temporary_folder
 from pipeline.command_line.columns import aligned
+from pipeline.config.checks import require
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import PipelineError
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.reporting import Report
 from pipeline.tasks.task import Task
 from pipeline.text.training import train_vocabulary
+from tests.benchmarks.job import processes_of, running
+from tests.benchmarks.settings import Embed
 
 TEXTS_PER_FILE = 100_000
 WORDS_PER_TEXT = 6
@@ -124,3 +128,12 @@ def table(measured: Sequence[MeasuredJob]) -> list[str]:
 def verdict(measured: Sequence[MeasuredJob]) -> int:
     """Return 0 if the second job's peak is at most MOST_GROWTH times that of the first, else 1."""
     return int(measured[1].peak > MOST_GROWTH * measured[0].peak)
+
+
+def run(config: Embed, report: Report) -> int:
+    """Measure and print; return 1 if the second peak is too high, else 0."""
+    require(hasattr(psutil.Process().memory_full_info(), "pss"), "the bench embed needs Linux, which measures PSS")
+    with temporary_folder() as folder:
+        measured = measure([config.texts, config.texts * config.times], config.checkpoint, folder)
+    print("\n".join(table(measured)))
+    return verdict(measured)

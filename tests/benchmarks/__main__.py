@@ -1,0 +1,44 @@
+"""Measure once more what a table of jobs/results/ was made of; exit code 1 if a ratio is below its floor.
+
+python -m tests.benchmarks wikitext --dump simplewiki-pages-articles.xml.bz2
+python -m tests.benchmarks job
+python -m tests.benchmarks scale
+python -m tests.benchmarks checkpoint --preset bert-base
+python -m tests.benchmarks embed
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import get_args
+
+from pipeline.command_line.exit_codes import job_main
+
+
+@job_main(stopped="stopped")
+def main(arguments: Sequence[str]) -> int:
+    """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
+    # One thread per process; libraries read these variables when they are imported.
+    os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    from pipeline.command_line.command import read_one_of
+    from pipeline.command_line.environment import set_ray_defaults
+    from pipeline.config.locations import with_absolute_locations
+    from pipeline.reporting import print_line
+    from tests.benchmarks.settings import Benchmark
+
+    config = read_one_of(get_args(Benchmark), arguments, "python -m tests.benchmarks", str(__doc__))
+    set_ray_defaults()
+    from tests.benchmarks import checkpoint, embed, job, scale, settings, wikitext
+
+    runs = {
+        settings.Wikitext: wikitext.run,
+        settings.Job: job.run,
+        settings.Scale: scale.run,
+        settings.Checkpoint: checkpoint.run,
+        settings.Embed: embed.run,
+    }
+    return runs[type(config)](with_absolute_locations(config), print_line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
