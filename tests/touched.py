@@ -20,7 +20,7 @@ DOCUMENTS, PARITY = RAY("documents"), "tests/parity"
 SECOND_TIER: dict[str, tuple[str, ...]] = {
     "pipeline/ablation": (RAY("ablate"), RAY("kept")),
     "pipeline/adapt": (RAY("adapt"),),
-    "pipeline/bench": (),
+    "pipeline/bench": ("tests/unit/benchmarks",),
     "pipeline/embed": (RAY("embed"), RAY("kept"), RAY("adapt"), RAY("serve")),
     "pipeline/evaluation": (DOCUMENTS, RAY("adapt"), PARITY),
     "pipeline/export": (DOCUMENTS, RAY("families"), PARITY),
