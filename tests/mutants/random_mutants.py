@@ -187,7 +187,7 @@ AREAS = (
         name="scores",
         code=(
             *(f"tasks/metrics/{name}.py" for name in ("label_metrics", "entities", "squad", "ranking")),
-            *("evaluation/retrieval/measures.py", "evaluation/retrieval/ranking.py"),
+            "evaluation/retrieval/ranking.py",
         ),
         tests=(
             *(f"tests/unit/tasks/metrics/test_{name}.py" for name in ("squad", "ranking", "label_metrics", "entities")),

@@ -236,7 +236,7 @@ OF_ROWS = (
     Mutant(
         name="gain-exponential",
         guarantee="scores: nDCG is that of trec_eval",
-        file="evaluation/retrieval/measures.py",
+        file="tasks/metrics/ranking.py",
         before="gains = np.maximum(grades[:CUTOFF], 0)",
         after="gains = 2.0 ** np.maximum(grades[:CUTOFF], 0) - 1",
         tests=("tests/unit/evaluation/retrieval/test_measures.py",),

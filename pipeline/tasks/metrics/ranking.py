@@ -1,9 +1,7 @@
-"""Metrics of the ranking of each query's candidates: MAP, MRR and nDCG@10.
+"""Measures of rankings, as trec_eval computes them, and their mean over queries with candidates of their own.
 
-As is usual for WikiQA and TREC QA ("clean" sets, Rao et al. 2016; Garg et al. 2020), a query counts only if it has a
-relevant and an irrelevant candidate. Among candidates with equal scores the less relevant ones come first, so that a
-model that gives the same score to all gains nothing from the order of a file (trec_eval orders them by their names
-instead).
+Of a query, `ranked` are the grades of its ranking, best first, and `judged` those of all its judged documents. A
+document is relevant if its grade is above 0; one without a judgement has grade 0. Each measure is a share of 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,50 +9,64 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 CUTOFF = 10
+Measure = Callable[[np.ndarray, np.ndarray], float]
+"""Measure of one query: (ranked, judged) -> value."""
 
 
-def _average_precision(ranked: np.ndarray) -> float:
-    """Return the mean precision at the ranks of the relevant candidates."""
-    relevant = ranked > 0
-    return float((np.cumsum(relevant) / np.arange(1, len(relevant) + 1))[relevant].mean())
+def normalised_gain(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return nDCG@10: the discounted cumulative gain (DCG@10), divided by that of the best possible ranking.
 
-
-def _reciprocal_rank(ranked: np.ndarray) -> float:
-    """Return 1 / (rank of the first relevant candidate)."""
-    return 1 / (1 + int((ranked > 0).argmax()))
-
-
-def _normalised_gain(ranked: np.ndarray) -> float:
-    """Return the discounted cumulative gain of the first CUTOFF candidates, divided by that of the best ranking.
-
-    A candidate with the label g at rank r adds g / log2(r + 1) (Järvelin and Kekäläinen 2002; trec_eval's ndcg_cut).
+    A document of grade g at rank r adds g / log2(r + 1) (Järvelin and Kekäläinen 2002; trec_eval's ndcg_cut). A grade
+    below 0 counts as 0.
     """
-    return _gain(ranked) / _gain(np.sort(ranked)[::-1])
+    return _gain(ranked) / _gain(np.sort(judged)[::-1])
 
 
-def _gain(ranked: np.ndarray) -> float:
-    """Return the discounted cumulative gain of the first CUTOFF candidates."""
-    gains = np.maximum(ranked[:CUTOFF], 0)
+def _gain(grades: np.ndarray) -> float:
+    """Return the discounted cumulative gain of the first CUTOFF documents."""
+    gains = np.maximum(grades[:CUTOFF], 0)
     return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
 
 
-RANKINGS: dict[str, Callable[[np.ndarray], float]] = {
-    "map": _average_precision,
-    "mrr": _reciprocal_rank,
-    f"ndcg@{CUTOFF}": _normalised_gain,
+def reciprocal_rank(ranked: np.ndarray, judged: np.ndarray, cutoff: int | None = None) -> float:
+    """Return 1 / rank of the first relevant document; 0 if there is none among the first `cutoff`."""
+    hits = np.flatnonzero(ranked[:cutoff] > 0)
+    return 1 / (int(hits[0]) + 1) if len(hits) else 0.0
+
+
+def average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return the sum of the precision at each relevant document's rank, divided by the number of relevant documents."""
+    ranks = np.flatnonzero(ranked > 0) + 1
+    return float((np.arange(1, len(ranks) + 1) / ranks).sum() / np.count_nonzero(judged > 0))
+
+
+def recall(ranked: np.ndarray, judged: np.ndarray, cutoff: int) -> float:
+    """Return the share of the relevant documents that are among the first `cutoff`."""
+    return float(np.count_nonzero(ranked[:cutoff] > 0) / np.count_nonzero(judged > 0))
+
+
+RANKINGS: dict[str, Measure] = {
+    "map": average_precision,
+    "mrr": reciprocal_rank,
+    f"ndcg@{CUTOFF}": normalised_gain,
 }
-"""Metric -> its value for one query, from the labels of its candidates, best candidate first."""
+"""Measures of a task whose queries have candidates of their own."""
 
 
 def mean_over_queries(name: str, scores: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> float:
-    """Return the mean of a metric over the queries that count; 0 if none counts, or if a score is not finite.
+    """Return the mean of a measure over the queries that count; 0 if none counts, or if a score is not finite.
+
+    As is usual for WikiQA and TREC QA ("clean" sets, Rao et al. 2016; Garg et al. 2020), a query counts only if it has
+    a relevant and an irrelevant candidate. Among candidates with equal scores the less relevant ones come first, so
+    that a model that gives the same score to all gains nothing from the order of a file (trec_eval orders them by their
+    names instead).
 
     `scores` are float (N,); `labels` (N,) are above 0 for relevant candidates; `queries`, int (N,), are the numbers of
     the candidates' queries.
     """
     if not np.isfinite(scores).all():
         return 0.0
-    values = [RANKINGS[name](ranked) for ranked in _ranked(scores, labels, queries)]
+    values = [RANKINGS[name](ranked, ranked) for ranked in _ranked(scores, labels, queries)]
     return float(np.mean(values)) if values else 0.0
 
 
