@@ -62,7 +62,7 @@ test: $(VENV)/.installed-test ## run the tests of the first tier, in minutes
 	$(PYTEST) $(ARGS)
 
 test-all: $(VENV)/.installed-test ## run both tiers of tests: before a release, or after a change of many parts
-	HYPOTHESIS_PROFILE=many $(PYTEST) -m 'not long' $(ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-many} $(PYTEST) -m 'not long' $(ARGS)
 
 mutants: $(VENV)/.installed-test ## break one guarantee of the pipeline at a time, in a copy, and see that its tests fail (ARGS='NAME …' for some)
 	$(BIN)/python -m tests.mutants.run $(ARGS)
