@@ -28,9 +28,10 @@ def main(arguments: Sequence[str]) -> int:
 
     config = read_one_of(get_args(Benchmark), arguments, "python -m tests.benchmarks", str(__doc__))
     set_ray_defaults()
-    from tests.benchmarks import checkpoint, embed, job, scale, settings, wikitext
+    from tests.benchmarks import checkpoint, embed, job, run_mlm, scale, settings, wikitext
 
     runs = {
+        settings.RunMlm: run_mlm.run,
         settings.Wikitext: wikitext.run,
         settings.Job: job.run,
         settings.Scale: scale.run,

@@ -88,4 +88,32 @@ class Embed:
         require_at_least("times", self.times, 2)
 
 
-Benchmark = Wikitext | Job | Scale | Checkpoint | Embed
+@dataclass(frozen=True, kw_only=True)
+class RunMlm:
+    """Train a model with transformers' Trainer as its example run_mlm.py does, for given minutes, on a file of tokens.
+
+    The defaults are those of the example and of its TrainingArguments. The model has the defaults of transformers'
+    config but for the sizes. Score it as any published model: `score --checkpoint OUTPUT --blimp`; the bits per byte
+    are those before the first step of `bench train continue --init OUTPUT --token-file FILE --steps 1`.
+    """
+
+    token_file: Location
+    """File of tokens, which `python jobs/bench.py tokens` writes."""
+    output: Location
+    """Folder for the model. It must not exist."""
+    minutes: float
+    """Minutes of training, from the first step to the last."""
+    family: Literal["bert", "modernbert"] = "bert"
+    layers: int = 4
+    width: int = 512
+    feed_forward: int = 2_048
+    learning_rate: float = 5e-5
+    rows_per_step: int = 8
+    length: int = 128
+    share: float = 0.15
+    """Share of masked tokens."""
+    bf16: bool = False
+    seed: int = 0
+
+
+Benchmark = RunMlm | Wikitext | Job | Scale | Checkpoint | Embed
