@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.command_line.arguments import Extra, extras
-from pipeline.command_line.command import Command, unchecked
+from pipeline.command_line.command import Command
+from pipeline.command_line.tree import unchecked
 from pipeline.config import speedrun
 from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.jobs import Pretrain

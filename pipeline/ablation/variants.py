@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.command_line.arguments import converted
-from pipeline.command_line.command import unchecked
 from pipeline.command_line.options import choices, did_you_mean, flag, flag_of, nearest, options_of
+from pipeline.command_line.tree import unchecked
 from pipeline.config.ablate import Ablate
 from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
 from pipeline.config.flat import flatten, unflatten

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_origin
 
 from pipeline.command_line.options import (
     Option,
@@ -18,12 +17,11 @@ from pipeline.command_line.options import (
     did_you_mean,
     element_of,
     flag,
-    is_switch,
     nearest,
     options_of,
-    types_of,
     wanted,
 )
+from pipeline.command_line.tree import fitted, typed
 from pipeline.errors import ConfigError, listed
 from pipeline.errors import shown as quoted
 
@@ -197,26 +195,17 @@ def converted(path: str, hint: Any, values: Sequence[str]) -> Any:
 
     Numbers of a repeatable option may also be divided by commas. Raises ConfigError for a value of the wrong type.
     """
-    if get_origin(hint) is tuple:
-        if element_of(hint) in (int, float):
-            values = [number for value in values for number in value.split(",")]
-        return tuple(_converted(path, hint, (element_of(hint),), value) for value in values)
-    return _converted(path, hint, types_of(hint), values[-1])
-
-
-def _converted(path: str, hint: Any, types: Sequence[Any], value: str) -> Any:
-    """Return a value in the first of the types that accepts it. Raises ConfigError if none does."""
-    constants = {str(choice): choice for known in types if get_origin(known) is Literal for choice in get_args(known)}
-    constants |= {"None": None} if NoneType in types else {}
-    constants |= {"True": True, "False": False} if bool in types else {}
-    constants |= {"true": "on", "false": "off"} if is_switch(hint) else {}
-    if value in constants:
-        return constants[value]
-    for known in (int, float, str):
-        if known in types:
-            with suppress(ValueError):
-                return known(value)
-    raise ConfigError(f"{path} ({quoted(value)}) must be {wanted(hint, value)}")
+    many = get_origin(hint) is tuple
+    one = element_of(hint) if many else hint
+    if many and one in (int, float):
+        values = [number for value in values for number in value.split(",")]
+    fitting = []
+    for value in values if many else values[-1:]:
+        try:
+            fitting.append(fitted(one, typed(one, value)))
+        except ValueError as error:
+            raise ConfigError(f"{path} ({quoted(value)}) must be {wanted(hint, value)}") from error
+    return tuple(fitting) if many else fitting[0]
 
 
 def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | None:

@@ -1,13 +1,13 @@
 """Parse a command line into settings: print the help, or check the words and build the settings."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 from pipeline.command_line.arguments import Argument, chosen_kinds, converted, words_of
 from pipeline.command_line.help_text import Described, help_text
-from pipeline.command_line.options import did_you_mean, flag_of, kinds_of, nearest, options_of
+from pipeline.command_line.options import did_you_mean, flag_of, nearest, options_of
+from pipeline.command_line.tree import build
 from pipeline.errors import ConfigError, as_called
 
 HELP = ("-h", "--help")
@@ -48,7 +48,7 @@ class Command(Described):
             for option in options_of(self.settings):
                 if option.required and option.path not in given:
                     raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
-        return _built(self.settings, default, chosen_kinds(words, self.settings, default), given)
+        return build(self.settings, default, chosen_kinds(words, self.settings, default), given, converted)
 
     def read(self, arguments: Sequence[str]) -> Any:
         """Return the settings of a command line. Raises ConfigError for invalid words, and SystemExit after help."""
@@ -73,33 +73,3 @@ def read_one_of(
         raise ConfigError(f"word {word} must be one of {', '.join(named)}{did_you_mean(nearest(word, named))}")
     about = str(named[word].__doc__)
     return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
-
-
-def _built(
-    settings: Any, default: Any, kinds: dict[str, type], given: dict[str, tuple[str, ...]], prefix: str = ""
-) -> Any:
-    """Return the settings with the given values; the other values come from `default`, or from the class if it is None.
-
-    `kinds` is the result of `chosen_kinds`, `given` has the values as written by dotted name, and `prefix` is the
-    dotted name of these settings and a dot. Settings are built after their parts and once only, so that their checks
-    never see a default that an option replaces.
-    """
-    hints, values = get_type_hints(settings), dict[str, Any]()
-    for field in dataclasses.fields(settings):
-        path, hint = prefix + field.name, hints[field.name]
-        value = field.default if default is None else getattr(default, field.name)
-        if known := kinds_of(hint):
-            kind = kinds.get(path, known[0])
-            value = _built(kind, value if type(value) is kind else None, kinds, given, f"{path}.")
-        elif path in given:
-            value = converted(path, hint, given[path])
-        values[field.name] = value
-    return settings(**values)
-
-
-def unchecked(kind: type, values: dict[str, Any]) -> Any:
-    """Build settings without running their checks, because options may still replace invalid values."""
-    made = object.__new__(kind)
-    for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made

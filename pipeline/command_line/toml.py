@@ -8,25 +8,11 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-from pipeline.command_line.command import unchecked
-from pipeline.command_line.options import (
-    did_you_mean,
-    element_of,
-    flag_of,
-    is_switch,
-    kinds_of,
-    nearest,
-    options_of,
-    types_of,
-    wanted,
-)
+from pipeline.command_line.options import did_you_mean, flag_of, kinds_of, nearest, options_of, wanted
+from pipeline.command_line.tree import NONE, build, fitted
 from pipeline.errors import ConfigError, shown
-
-NONE = "None"
-"""Text that stands for None in the file. It unsets a preset's value; a setting that is left out keeps this value."""
 
 
 def to_toml(settings: Any, base: Any) -> str:
@@ -116,62 +102,58 @@ def settings_of(file: ConfigFile, base: Any) -> Any:
     The settings are not checked, because options may still replace them. Raises ConfigError, with the line, for an
     unknown name or a value of another type.
     """
-    return _table_of(file, file.values, type(base), base, "")
+    given, kinds = dict[str, Any](), dict[str, type]()
+    _collect(file, file.values, type(base), base, "", given, kinds)
+
+    def convert(path: str, hint: Any, value: Any) -> Any:
+        try:
+            return fitted(hint, value)
+        except ValueError as error:
+            raise file.error(path, f"({_value_shown(value)}) must be {wanted(hint, value)}") from error
+
+    return build(type(base), base, kinds, given, convert, checked=False)
 
 
-def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
-    """Return the settings of a table; `path` is the table's dotted name and a dot, or empty for the whole file."""
+def _collect(
+    file: ConfigFile,
+    table: dict[str, Any],
+    kind: type,
+    base: Any,
+    path: str,
+    given: dict[str, Any],
+    kinds: dict[str, type],
+) -> None:
+    """Add a table's values to `given` and its kinds to `kinds`, by dotted name.
+
+    `base` has the kinds of tables that name none; `path` is the table's dotted name and a dot, or empty for the file.
+    """
     hints = get_type_hints(kind)
-    for name in table:
+    for name, value in table.items():
         if name not in hints:
             raise file.error(f"{path}{name}", file.unknown(f"{path}{name}", flag_of(kind)))
-    values = {}
-    for name, hint in hints.items():
-        known = getattr(base, name)
-        if name not in table:
-            values[name] = known
-        elif kinds := kinds_of(hint):
-            values[name] = _part_of(file, table[name], kinds, known, f"{path}{name}")
+        if known := kinds_of(hints[name]):
+            own = getattr(base, name, None)
+            chosen, rest = _kind_of(file, value, known, own, f"{path}{name}")
+            kinds[f"{path}{name}"] = chosen
+            _collect(file, rest, chosen, own, f"{path}{name}.", given, kinds)
         else:
-            values[name] = _value_of(file, table[name], hint, f"{path}{name}")
-    return unchecked(kind, values)
+            given[f"{path}{name}"] = value
 
 
-def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
-    """Return the settings of a subtable. If the subtable names no kind, the settings have the kind of `known`."""
+def _kind_of(file: ConfigFile, table: Any, kinds: list[type], own: Any, path: str) -> tuple[type, dict[str, Any]]:
+    """Return the class of a subtable and its other values. A subtable that names no kind has the class of `own`."""
     named = {flag_of(kind): kind for kind in kinds}
     if not isinstance(table, dict):
         kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
         raise file.error(path, f"({_value_shown(table)}) must be a table: [{path}]{kind}")
     if len(kinds) == 1:
-        return _table_of(file, table, kinds[0], known, f"{path}.")
+        return kinds[0], table
     table = dict(table)
-    name = table.pop("kind", flag_of(type(known)))
+    name = table.pop("kind", flag_of(type(own) if type(own) in kinds else kinds[0]))
     if not isinstance(name, str) or name not in named:
         near = did_you_mean(nearest(str(name), named))
         raise file.error(f"{path}.kind", f"({_value_shown(name)}) must be one of {', '.join(named)}{near}")
-    base = known if type(known) is named[name] else named[name]()
-    return _table_of(file, table, named[name], base, f"{path}.")
-
-
-def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
-    """Return a value in the setting's type. Raises ConfigError if the value does not fit this type."""
-    types = types_of(hint)
-    if value == NONE and NoneType in types:
-        return None
-    if isinstance(value, bool) and is_switch(hint):
-        return "on" if value else "off"
-    if isinstance(value, list) and get_origin(hint) is tuple:
-        element = element_of(hint)
-        items = [float(item) if element is float and type(item) is int else item for item in value]
-        if all(type(item) is element for item in items):
-            return tuple(items)
-    for known in types:
-        if (get_origin(known) is Literal and value in get_args(known)) or type(value) is known:
-            return value
-        if known is float and type(value) is int:
-            return float(value)
-    raise file.error(path, f"({_value_shown(value)}) must be {wanted(hint, value)}")
+    return named[name], table
 
 
 def _value_shown(value: Any) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.command_line.arguments import Argument
-from pipeline.command_line.command import unchecked
 from pipeline.command_line.options import did_you_mean, nearest
 from pipeline.command_line.toml import read_config, settings_of, to_toml, toml_value
+from pipeline.command_line.tree import unchecked
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.length import LENGTHS, require_one

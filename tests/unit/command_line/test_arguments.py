@@ -6,8 +6,9 @@ from typing import Any, Literal
 import pytest
 
 from jobs import pretrain
-from pipeline.command_line.command import Command, unchecked
+from pipeline.command_line.command import Command
 from pipeline.command_line.options import choices, nearest, options_of
+from pipeline.command_line.tree import unchecked
 from pipeline.config.adapters import LowRank
 from pipeline.config.data import TokenMasking
 from pipeline.config.export import Export

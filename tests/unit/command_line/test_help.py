@@ -106,7 +106,7 @@ def test_every_job_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_jobs_of_several_commands_say_what_each_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    for job, word in ((show, "examples"), (show, "seen"), (bench, "text"), (bench, "job")):
+    for job, word in ((show, "examples"), (show, "seen"), (bench, "text"), (bench, "stream")):
         assert f"\n  {word} " in said(job.main, capsys, "--help"), word
         assert flags(said(job.main, capsys, word, "--help")), word
 
