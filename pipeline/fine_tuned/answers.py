@@ -1,8 +1,10 @@
 """Turn a fine-tuned model's output for texts, sentences or questions into readable rows, one per item."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 
@@ -18,27 +20,37 @@ from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import CHOICES, CUT, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Utterance
-from pipeline.tasks.task import NUMBERS, Task
+from pipeline.tasks.task import Kind, Task
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "tags": ("text",),
-    "spans": ("question", "context"),
-    "choices": ("text", "choices"),
-}
-"""Kind of task -> required input columns; all other kinds require OF_TEXTS."""
-OF_TEXTS = ("text",)
-"""Required input columns of tasks on texts."""
+Columns = Mapping[str, Sequence[Any]]
+"""Name of an input column -> its values."""
 
 
-def required_columns(task: Task) -> tuple[str, ...]:
-    """Return the required input columns.
+@dataclass(frozen=True, kw_only=True)
+class AnswerForm:
+    """What models of one kind of task read and answer."""
 
-    Tasks on texts may also have the column `second`. Tags may have `words` instead of `text`.
-    """
-    return COLUMNS.get(task.kind, OF_TEXTS)
+    columns: tuple[str, ...] = ("text",)
+    """Input columns that are required."""
+    instead: tuple[str, ...] = ()
+    """Input columns that may be given in place of `columns`."""
+    optional: tuple[str, ...] = ()
+    """Further input columns that may be given."""
+    items: Callable[[Task, Columns], Any]
+    """Convert columns to items of the task, one per row."""
+    fields: Callable[[Task], Mapping[str, pa.DataType]]
+    """Return the columns of the answers and their types."""
+    rows: Callable[[TunedModel, Prepared, Logits], list[dict[str, Any]]]
+    """Return one answer per item."""
 
 
-def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
+def required_columns(task: Task, given: Collection[str]) -> tuple[str, ...]:
+    """Return the input columns that are required if there are the columns `given`."""
+    form = ANSWERS[task.kind]
+    return form.instead if form.instead and set(form.instead) <= set(given) else form.columns
+
+
+def items_of(tuned: TunedModel, columns: Columns) -> Any:
     """Convert columns of equal length to items of a model's task, one per row.
 
     Tasks on texts read `text`; tasks on pairs also read `second`. None in `second` means that there is no second text.
@@ -47,56 +59,64 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     choice of a row comes its text in `second`, if there is one. Raises DataError for a missing column.
     """
     task = tuned.about.task
-    if missing := [
-        name
-        for name in required_columns(task)
-        if name not in columns and not (task.kind == "tags" and "words" in columns)
-    ]:
+    if missing := [name for name in required_columns(task, columns) if name not in columns]:
         raise DataError(
             f"column {missing[0]} is required for {task.name} ({task.kind}), but the columns are "
             f"{listed(list(columns))}"
         )
-    if task.kind == "tags":
-        # Encoding needs tags and intents that the task knows. Answers do not depend on them.
-        words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
-        tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
-        return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
-    if task.kind == "spans":
-        pairs = zip(columns["question"], columns["context"], strict=True)
-        return [
-            Question(id=str(index), question=question, context=context, answers=())
-            for index, (question, context) in enumerate(pairs)
-        ]
+    return ANSWERS[task.kind].items(task, columns)
+
+
+def _sentences(task: Task, columns: Columns) -> list[Sentence]:
+    """Return the sentences of rows of words.
+
+    Encoding needs tags and intents that the task knows. Answers do not depend on them.
+    """
+    words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
+    tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
+    return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
+
+
+def _questions(task: Task, columns: Columns) -> list[Question]:
+    """Return the questions of rows."""
+    pairs = zip(columns["question"], columns["context"], strict=True)
+    return [
+        Question(id=str(index), question=question, context=context, answers=())
+        for index, (question, context) in enumerate(pairs)
+    ]
+
+
+def _texts(task: Task, columns: Columns) -> pa.Table:
+    """Return a table of TEXTS. Raises DataError if the task is on pairs and there is no column of second texts."""
+    ids, first, second, nothing = _text_columns(task, columns)
+    return pa.table([ids, first, second, nothing], schema=TEXTS)
+
+
+def _choices(task: Task, columns: Columns) -> pa.Table:
+    """Return a table of CHOICES. Raises DataError as `_texts` does."""
+    ids, first, second, nothing = _text_columns(task, columns)
+    rows = zip(second, columns["choices"], strict=True)
+    of_rows = [[with_start(start, text) for text in texts] for start, texts in rows]
+    return pa.table([ids, first, nothing, nothing, of_rows], schema=CHOICES)
+
+
+def _text_columns(task: Task, columns: Columns) -> tuple[Sequence[Any], ...]:
+    """Return the ids, first and second texts of rows, and a column of nothing."""
     if task.paired and "second" not in columns:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
     first = columns["text"]
-    ids, nothing = [str(index) for index in range(len(first))], [None] * len(first)
-    second = columns.get("second", nothing)
-    if task.kind == "choices":
-        rows = zip(second, columns["choices"], strict=True)
-        of_rows = [[with_start(start, text) for text in texts] for start, texts in rows]
-        return pa.table([ids, first, nothing, nothing, of_rows], schema=CHOICES)
-    return pa.table([ids, first, second, nothing], schema=TEXTS)
+    nothing = [None] * len(first)
+    return [str(index) for index in range(len(first))], first, columns.get("second", nothing), nothing
 
 
 def answer_schema(task: Task) -> pa.Schema:
     """Return the schema of the answers to a task's items."""
-    shares = pa.struct([pa.field(label, pa.float64()) for label in task.labels])
-    fields = {
-        "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
-        "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
-        **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
-        "similarity": {"cosine": pa.float64()},
-        "tags": {
-            "words": pa.list_(pa.string()),
-            "tags": pa.list_(pa.string()),
-            "probabilities": pa.list_(pa.float64()),
-            **({"intent": pa.string()} if task.intents else {}),
-        },
-        "choices": {"choice": pa.int64(), "probability": pa.float64(), "probabilities": pa.list_(pa.float64())},
-        "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
-    }
-    return pa.schema(fields[task.kind])
+    return pa.schema(ANSWERS[task.kind].fields(task))
+
+
+def _shares(task: Task) -> pa.DataType:
+    """Return the type of a probability for each label."""
+    return pa.struct([pa.field(label, pa.float64()) for label in task.labels])
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
@@ -112,27 +132,47 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
-    rows = ROWS.get(about.task.kind, _sequence_rows)(tuned, prepared, logits)
+    rows = ANSWERS[about.task.kind].rows(tuned, prepared, logits)
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}
     )
 
 
-def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per text: its label or labels with probabilities, or its value."""
+def _outputs_and_predicted(tuned: TunedModel, prepared: Prepared, logits: Logits) -> tuple[np.ndarray, np.ndarray]:
+    """Return the outputs for texts and what they predict, as `answers` and `predicted_labels` of tasks/sequences.py."""
     task = tuned.about.task
     outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    predicted = sequences.predicted_labels(task, outputs, tuned.about.thresholds)
-    if task.kind in NUMBERS:
-        return [{"score": float(value)} for value in predicted]
-    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
-    if task.kind == "multilabel":
-        chosen = [[label for label, predicts in zip(task.labels, row) if predicts] for row in predicted]
-        return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
+    return outputs, sequences.predicted_labels(task, outputs, tuned.about.thresholds)
+
+
+def _shares_of_labels(task: Task, outputs: np.ndarray) -> list[dict[str, float]]:
+    """Return {label: probability} per text."""
+    return [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
+
+
+def _number_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Return one row per text: its value."""
+    _, predicted = _outputs_and_predicted(tuned, prepared, logits)
+    return [{"score": float(value)} for value in predicted]
+
+
+def _several_label_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Return one row per text: the labels that apply to it, and each label's probability."""
+    task = tuned.about.task
+    outputs, predicted = _outputs_and_predicted(tuned, prepared, logits)
+    chosen = [[label for label, predicts in zip(task.labels, row) if predicts] for row in predicted]
+    shares = _shares_of_labels(task, outputs)
+    return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
+
+
+def _label_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Return one row per text: its label, and each label's probability."""
+    task = tuned.about.task
+    outputs, predicted = _outputs_and_predicted(tuned, prepared, logits)
     names = [task.labels[number] for number in predicted]
     return [
         {"label": name, "probability": of_labels[name], "probabilities": of_labels}
-        for name, of_labels in zip(names, shares)
+        for name, of_labels in zip(names, _shares_of_labels(task, outputs))
     ]
 
 
@@ -186,5 +226,58 @@ def span_row(answer: Answer, text: str) -> dict[str, Any]:
     return {"answer": text, **offsets, "probability": span.probability if span else None}
 
 
-ROWS = {"similarity": _cosine_rows, "tags": _tag_rows, "spans": _span_rows, "choices": _choice_rows}
-"""Kind of task -> function that makes one row per item; the other kinds have `_sequence_rows`."""
+_OF_NUMBERS = AnswerForm(
+    optional=("second",), items=_texts, fields=lambda task: {"score": pa.float64()}, rows=_number_rows
+)
+_OF_COSINES = replace(_OF_NUMBERS, fields=lambda task: {"cosine": pa.float64()}, rows=_cosine_rows)
+ANSWERS: dict[Kind, AnswerForm] = {
+    "classification": replace(
+        _OF_NUMBERS,
+        fields=lambda task: {"label": pa.string(), "probability": pa.float64(), "probabilities": _shares(task)},
+        rows=_label_rows,
+    ),
+    "multilabel": replace(
+        _OF_NUMBERS,
+        fields=lambda task: {"labels": pa.list_(pa.string()), "probabilities": _shares(task)},
+        rows=_several_label_rows,
+    ),
+    "regression": _OF_NUMBERS,
+    "ranking": _OF_NUMBERS,
+    "similarity": _OF_COSINES,
+    "matching": _OF_COSINES,
+    "relations": _OF_COSINES,
+    "tags": AnswerForm(
+        instead=("words",),
+        items=_sentences,
+        fields=lambda task: {
+            "words": pa.list_(pa.string()),
+            "tags": pa.list_(pa.string()),
+            "probabilities": pa.list_(pa.float64()),
+            **({"intent": pa.string()} if task.intents else {}),
+        },
+        rows=_tag_rows,
+    ),
+    "spans": AnswerForm(
+        columns=("question", "context"),
+        items=_questions,
+        fields=lambda task: {
+            "answer": pa.string(),
+            "start": pa.int64(),
+            "end": pa.int64(),
+            "probability": pa.float64(),
+        },
+        rows=_span_rows,
+    ),
+    "choices": AnswerForm(
+        columns=("text", "choices"),
+        optional=("second",),
+        items=_choices,
+        fields=lambda task: {
+            "choice": pa.int64(),
+            "probability": pa.float64(),
+            "probabilities": pa.list_(pa.float64()),
+        },
+        rows=_choice_rows,
+    ),
+}
+"""Kind of task -> what its models read and answer; a kind that is saved as another kind has the other's form."""

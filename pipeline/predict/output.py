@@ -14,6 +14,7 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
+from pipeline.predict.kinds import form_of
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
@@ -28,7 +29,7 @@ def require_free(output: str, replace: bool) -> None:
 
 def require_form(output: str, kind: str) -> None:
     """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
-    if output.endswith(".json") and kind != "spans":
+    if output.endswith(".json") and not form_of(kind).answers_by_id:
         raise ConfigError(
             f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
             "in .jsonl, .csv or .parquet"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.config.cutting import Truncation
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
@@ -30,21 +30,41 @@ class TaskHandlers:
     details: Callable[[Task, Prepared, Any, Thresholds], dict[str, Any]]
     """Return further results of a split, such as per-class scores, as JSON."""
 
+    makes_vectors: bool = False
+    """Whether it trains the vectors of texts, by the settings `similarity`; its model is then an encoder."""
+    saved_as: Kind | None = None
+    """Kind of the saved model; None: this kind."""
+    baseline_words: str = "the commonest label"
+    """What the baseline answers, for people."""
+    baseline_learns: Literal["rows", "labels", "words", "nothing"] = "rows"
+    """What `baseline` reads of the training split: the labels of prepared rows, the labels of items that need not be
+    encoded, the words of such items too, or nothing.
+    """
 
-def _handlers_in(module: Any) -> TaskHandlers:
-    """Return a module's functions that are named as the fields of TaskHandlers."""
-    return TaskHandlers(**{field.name: getattr(module, field.name) for field in fields(TaskHandlers)})
+
+def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
+    """Return a module's functions that are named as the fields of TaskHandlers, with the other fields in `facts`."""
+    functions = [field.name for field in fields(TaskHandlers) if field.name in vars(module)]
+    return TaskHandlers(**{name: getattr(module, name) for name in functions} | facts)
 
 
 KINDS: dict[Kind, TaskHandlers] = {
     "classification": _handlers_in(sequences),
-    "regression": _handlers_in(sequences),
-    "multilabel": _handlers_in(sequences),
-    "ranking": _handlers_in(ranking),
-    "similarity": _handlers_in(similarity),
-    "matching": _handlers_in(matching),
-    "relations": _handlers_in(relations),
-    "tags": _handlers_in(tags),
-    "spans": _handlers_in(questions),
-    "choices": _handlers_in(choices),
+    "regression": _handlers_in(sequences, baseline_words="the mean value"),
+    "multilabel": _handlers_in(sequences, baseline_words="the labels of most rows"),
+    "ranking": _handlers_in(ranking, baseline_words="words of the query", baseline_learns="nothing"),
+    "similarity": _handlers_in(
+        similarity, makes_vectors=True, baseline_words="shared words", baseline_learns="nothing"
+    ),
+    "matching": _handlers_in(
+        matching,
+        makes_vectors=True,
+        saved_as="similarity",
+        baseline_words="shared words",
+        baseline_learns="nothing",
+    ),
+    "relations": _handlers_in(relations, makes_vectors=True, saved_as="similarity"),
+    "tags": _handlers_in(tags, baseline_words="each word's commonest tag", baseline_learns="words"),
+    "spans": _handlers_in(questions, baseline_words="no answer", baseline_learns="nothing"),
+    "choices": _handlers_in(choices, baseline_words="the commonest number", baseline_learns="labels"),
 }

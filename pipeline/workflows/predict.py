@@ -13,6 +13,7 @@ from pipeline.files.locks import locked
 from pipeline.predict import model, output
 from pipeline.predict.answering import CHARACTERS_PER_PART, about, answer_missing, result_lines
 from pipeline.predict.inputs import inputs_of
+from pipeline.predict.kinds import form_of
 from pipeline.predict.parts import Parts, PartsSummary, unified
 from pipeline.reporting import Report
 
@@ -28,7 +29,7 @@ def predict(config: Predict, report: Report) -> None:
     kind, fingerprint = model.identify(config.checkpoint)
     output.require_form(target, kind)
     storage.require_writable("output", target.rpartition("/")[0] or "/")
-    files = inputs_of(config.input, target, config.format, tags=kind == "tags", words=config.words)
+    files = inputs_of(config.input, target, config.format, tags=form_of(kind).words, words=config.words)
     parts, begun = Parts(folder=target + ".parts"), time.monotonic()
     with locked(parts.folder):
         parts.begin(asked := about(config, files, fingerprint), CHARACTERS_PER_PART)
