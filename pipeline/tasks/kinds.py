@@ -1,7 +1,7 @@
 """Kinds of task, each with the functions that turn items into rows, and logits into scores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal
 
 from pipeline.config.cutting import Truncation
@@ -30,10 +30,13 @@ class TaskHandlers:
     details: Callable[[Task, Prepared, Any, Thresholds], dict[str, Any]]
     """Return further results of a split, such as per-class scores, as JSON."""
 
+    # Facts about the rows of a kind
     makes_vectors: bool = False
-    """Whether it trains the vectors of texts, by the settings `similarity`; its model is then an encoder."""
+    """Whether the vectors of texts are trained, by the settings `similarity`."""
     saved_as: Kind | None = None
-    """Kind of the saved model; None: this kind."""
+    """Kind of the saved model; None: the kind itself."""
+
+    # Facts about the baseline
     baseline_words: str = "the commonest label"
     """What the baseline answers, for people."""
     baseline_learns: Literal["rows", "labels", "words", "nothing"] = "rows"
@@ -43,8 +46,8 @@ class TaskHandlers:
 
 
 def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
-    """Return a module's functions that are named as the fields of TaskHandlers, with the other fields in `facts`."""
-    functions = [field.name for field in fields(TaskHandlers) if field.name in vars(module)]
+    """Return a module's functions that are named as the fields of TaskHandlers without a default, with these facts."""
+    functions = [field.name for field in fields(TaskHandlers) if field.default is MISSING]
     return TaskHandlers(**{name: getattr(module, name) for name in functions} | facts)
 
 
