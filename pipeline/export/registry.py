@@ -25,7 +25,7 @@ from pipeline.export.onnx_graphs import quiet as without_warnings
 from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
+from pipeline.fine_tuned.answers import ANSWERS, answer_items, answer_schema, items_of
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -128,13 +128,10 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 
 def _task_signature(task: Task) -> ModelSignature:
     """Return a task's input and output columns for MLflow; the column `second` of text pairs is optional."""
-    sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
-    inputs = {
-        "tags": [ColSpec("string", "text")],
-        "spans": [ColSpec("string", "question"), ColSpec("string", "context")],
-    }.get(task.kind, sequences)
+    form = ANSWERS[task.kind]
+    required = [ColSpec("string", name) for name in form.columns]
     return ModelSignature(
-        inputs=Schema(inputs),
+        inputs=Schema([*required, *(ColSpec("string", name, required=False) for name in form.optional)]),
         outputs=Schema(
             [ColSpec(_mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]
         ),
