@@ -15,7 +15,6 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
 from pipeline.fine_tuned.published import PUBLISHED
-from pipeline.fine_tuned.record import default_labels
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import require_sizes, shapes_of, take, to_published, uninitialized, vocabulary_size
@@ -25,6 +24,7 @@ from pipeline.saved.model import SavedModel, head_of
 from pipeline.saved.task_heads import is_task_head, task_heads
 from pipeline.saved.tensors import errors_with_location
 from pipeline.saved.weights import padding_rows, tensors_named
+from pipeline.tasks.labels import default_labels
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary

@@ -15,13 +15,13 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.errors import ConfigError, listed
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.problems import Problem, Teacher
 from pipeline.objectives.logits import compute_logits
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import NUMBERS, Task

@@ -2,13 +2,29 @@
 
 import pyarrow as pa
 
-from pipeline.errors import DataError, listed
+from pipeline.errors import ConfigError, DataError, listed
 from pipeline.fine_tuned.record import TextColumns
-from pipeline.predict.kinds import form_of
 from pipeline.tasks.choice_tables import ChoiceColumns
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.rows import OF_TEXTS, RowForm
 
 FILL = "fill"
 """Kind of a pretrained model, which fills [MASK]s."""
+
+
+def form_of(kind: str) -> RowForm:
+    """Return the form of rows of a kind of task, or of a model without a task."""
+    handlers = KINDS.get(kind)
+    return OF_TEXTS if handlers is None else handlers.rows
+
+
+def require_form(output: str, kind: str) -> None:
+    """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
+    if output.endswith(".json") and not form_of(kind).answers_by_id:
+        raise ConfigError(
+            f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
+            "in .jsonl, .csv or .parquet"
+        )
 
 
 def match_columns(

@@ -13,7 +13,6 @@ from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.kinds import FORMS
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
@@ -56,7 +55,7 @@ def scores_pairs(task: Task, published: bool) -> bool:
 
     The files of a model that others published do not say whether its rows are pairs.
     """
-    most = FORMS[task.kind].most_scored_labels
+    most = KINDS[task.kind].most_scored_labels
     return most is not None and len(task.labels) <= most and (published or takes_pairs(task))
 
 
@@ -64,7 +63,7 @@ def _scored_label(location: str, asked: str | None, task: Task, published: bool)
     """Return the label whose logit is the score; None for a number. Raises ConfigError if there is no such label."""
     rerank = f"rerank ({location})"
     if not scores_pairs(task, published):
-        labels = f" and has {len(task.labels)} labels" if FORMS[task.kind].most_scored_labels else ""
+        labels = f" and has {len(task.labels)} labels" if KINDS[task.kind].most_scored_labels else ""
         texts = "" if published or takes_pairs(task) else ", of single texts,"
         raise ConfigError(
             f"{rerank} is of kind {task.kind}{texts}{labels}: give a model of pairs of texts, of kind ranking or "

@@ -18,8 +18,7 @@ from pipeline.fine_tuned.model import is_published, open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
-from pipeline.predict.columns import FILL, choice_names, match_columns
-from pipeline.predict.kinds import form_of
+from pipeline.predict.columns import FILL, choice_names, form_of, match_columns
 from pipeline.saved.digest import fingerprint
 from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved

@@ -13,11 +13,11 @@ from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.labelled import LABELLED, Labelled
 from pipeline.predict.score import of_file, of_task
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.rows import Labelled
 from pipeline.tasks.task import Task, noun
 from pipeline.tasks.units import format_score as shown_figure
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
@@ -58,7 +58,7 @@ def _as_asked(labelled: Labelled) -> Task:
 
     The files of such a model do not say whether questions may be unanswerable.
     """
-    unanswerable = LABELLED[labelled.task.kind].some_unanswerable(labelled.items)
+    unanswerable = KINDS[labelled.task.kind].labelled.some_unanswerable(labelled.items)
     return replace(labelled.task, unanswerable=unanswerable)
 
 
@@ -105,7 +105,7 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     """Return lines with the scores per class, and the confusion matrix if there is one; empty without details."""
     if not details:
         return []
-    heads = [LABELLED[task.kind].one_class, "precision", "recall", "f1", "rows"]
+    heads = [KINDS[task.kind].labelled.one_class, "precision", "recall", "f1", "rows"]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
     each = [
         [label, *(f"{100 * shares[name]:.1f}" for name in ("precision", "recall", "f1")), f"{shares['count']:.0f}"]

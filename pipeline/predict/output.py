@@ -14,7 +14,6 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
-from pipeline.predict.kinds import form_of
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
@@ -25,15 +24,6 @@ def require_free(output: str, replace: bool) -> None:
     """Raise ConfigError if `output` exists and may not be replaced."""
     if storage.exists(output) and not replace:
         raise ConfigError(f"output {output} exists already: give --replace, or choose another --output")
-
-
-def require_form(output: str, kind: str) -> None:
-    """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
-    if output.endswith(".json") and not form_of(kind).answers_by_id:
-        raise ConfigError(
-            f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
-            "in .jsonl, .csv or .parquet"
-        )
 
 
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:

@@ -14,8 +14,8 @@ from pipeline.files import storage
 from pipeline.fine_tuned.answers import required_columns
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel
-from pipeline.predict.kinds import FORMS
 from pipeline.predict.model import answer_table, task_answerer
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import Task
 
 
@@ -37,7 +37,7 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
     placement = ModelPlacement(device="cuda" if device.type == "cuda" else "cpu", precision="float32")
     # rows have columns of fixed names, whatever those of the training table were
     model = replace(task_answerer(tuned, placement, device), trained=TextColumns())
-    second = FORMS[task.kind].inputs[1]
+    second = KINDS[task.kind].rows.inputs[1]
     answers = answer_table(model, table, None, second if second in columns else None)[0].to_pylist()
     return [_with_values(answer) for answer in answers] if task.typed_labels else answers
 
@@ -68,7 +68,7 @@ def _by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
     """Return a row as {column: value}. Raises DataError for an invalid row."""
     if isinstance(row, Mapping):
         return row
-    form = FORMS[task.kind]
+    form = KINDS[task.kind].rows
     columns = form.from_python(row)
     if columns is None:
         raise DataError(f"rows[{index}] is {shown(row)}: a row is {form.from_python_words}")

@@ -9,18 +9,17 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.files import storage
-from pipeline.fine_tuned.record import with_number_labels
-from pipeline.predict.kinds import FORMS
-from pipeline.predict.labelled import LABELLED, Labelled, LabelledFile
 from pipeline.reporting import Report
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import content_of
 from pipeline.tasks import known, own
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.metrics.squad import normalised
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
 from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.rows import Labelled, LabelledFile
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.task import Task
@@ -47,7 +46,7 @@ def task_of(config: Score, task: Task) -> Task:
             f"task ({config.task}) is of kind {asked.kind}, but the model's task is of kind {task.kind}: choose a "
             f"model of kind {asked.kind}"
         )
-    if where.label is None and LABELLED[task.kind].label_column:
+    if where.label is None and KINDS[task.kind].labelled.names_labels:
         raise ConfigError(
             f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
@@ -92,12 +91,12 @@ def of_file(config: Score, task: Task) -> Labelled:
         on_bad_rows=config.on_bad_rows,
     )
     file = LabelledFile(location=config.input, asked=config, columns=columns, bad=own.bad_rows(columns))
-    if form not in ("table", LABELLED[task.kind].own_file):
+    if form not in ("table", KINDS[task.kind].labelled.own_file):
         raise DataError(
             f"input {config.input} is of the form {form}, but the model's task ({task.name}) is of kind {task.kind}: "
             "give a file for that kind"
         )
-    return LABELLED[task.kind].read(file, task)
+    return KINDS[task.kind].labelled.read(file, task)
 
 
 def pairs_of(config: Score, bad: BadRows) -> ScoredPairs:
@@ -148,7 +147,7 @@ def _asked_questions(config: Score) -> list[Question]:
         return read_questions(config.input)
     assert config.data is not None
     task = known.TASKS.get(config.task)
-    if task is None or not FORMS[task.kind].answers_by_id:
+    if task is None or not KINDS[task.kind].rows.answers_by_id:
         raise ConfigError(
             f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
             "squad1 or squad2"

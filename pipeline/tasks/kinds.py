@@ -7,6 +7,20 @@ from typing import Any, Literal
 from pipeline.config.cutting import Truncation
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
+from pipeline.tasks.rows import (
+    OF_CHOICES,
+    OF_QUESTIONS,
+    OF_TEXTS,
+    OF_WORDS,
+    WITH_ANSWERS,
+    WITH_CHOSEN,
+    WITH_CLASSES,
+    WITH_LABELS,
+    WITH_SEVERAL_LABELS,
+    WITH_TAGS,
+    LabelledForm,
+    RowForm,
+)
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 
@@ -36,6 +50,14 @@ class TaskHandlers:
     saved_as: Kind | None = None
     """Kind of the saved model; None: the kind itself."""
 
+    # How rows are read and answered
+    rows: RowForm = OF_TEXTS
+    """How rows without labels are read."""
+    labelled: LabelledForm = WITH_LABELS
+    """How labelled rows are read and scored."""
+    most_scored_labels: int | None = None
+    """Most labels of a model whose output scores a pair of texts, 0 for a number; None: its outputs score no pairs."""
+
     # Facts about the baseline
     baseline_words: str = "the commonest label"
     """What the baseline answers, for people."""
@@ -52,10 +74,12 @@ def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
 
 
 KINDS: dict[Kind, TaskHandlers] = {
-    "classification": _handlers_in(sequences),
-    "regression": _handlers_in(sequences, baseline_words="the mean value"),
-    "multilabel": _handlers_in(sequences, baseline_words="the labels of most rows"),
-    "ranking": _handlers_in(ranking, baseline_words="words of the query", baseline_learns="nothing"),
+    "classification": _handlers_in(sequences, labelled=WITH_CLASSES, most_scored_labels=2),
+    "regression": _handlers_in(sequences, baseline_words="the mean value", most_scored_labels=0),
+    "multilabel": _handlers_in(sequences, baseline_words="the labels of most rows", labelled=WITH_SEVERAL_LABELS),
+    "ranking": _handlers_in(
+        ranking, baseline_words="words of the query", baseline_learns="nothing", most_scored_labels=0
+    ),
     "similarity": _handlers_in(
         similarity, makes_vectors=True, baseline_words="shared words", baseline_learns="nothing"
     ),
@@ -67,7 +91,13 @@ KINDS: dict[Kind, TaskHandlers] = {
         baseline_learns="nothing",
     ),
     "relations": _handlers_in(relations, makes_vectors=True, saved_as="similarity"),
-    "tags": _handlers_in(tags, baseline_words="each word's commonest tag", baseline_learns="words"),
-    "spans": _handlers_in(questions, baseline_words="no answer", baseline_learns="nothing"),
-    "choices": _handlers_in(choices, baseline_words="the commonest number", baseline_learns="labels"),
+    "tags": _handlers_in(
+        tags, baseline_words="each word's commonest tag", baseline_learns="words", rows=OF_WORDS, labelled=WITH_TAGS
+    ),
+    "spans": _handlers_in(
+        questions, baseline_words="no answer", baseline_learns="nothing", rows=OF_QUESTIONS, labelled=WITH_ANSWERS
+    ),
+    "choices": _handlers_in(
+        choices, baseline_words="the commonest number", baseline_learns="labels", rows=OF_CHOICES, labelled=WITH_CHOSEN
+    ),
 }

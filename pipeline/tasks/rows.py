@@ -1,20 +1,85 @@
-"""Read a file of labelled examples for the task of a model, by kind of task."""
+"""Rows of each kind of task: how they are read from tables, from Python and, with labels, from files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tasks import own, tags
+from pipeline.tasks import own
 from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.files import read_file, require_labels
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.questions import misplaced_answers
 from pipeline.tasks.recognise import ExampleKind
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.tags import in_standard_spelling
+from pipeline.tasks.task import Task
+
+FromPython = Callable[[Any], Mapping[str, Any] | None]
+"""Function from a row that is no dictionary to {input column: value}; None: the row has none of the forms."""
+
+
+def _text_or_pair(row: Any) -> Mapping[str, Any] | None:
+    """Read a text, or a tuple of two texts."""
+    if isinstance(row, str):
+        return {"text": row}
+    return dict(zip(("text", "second"), row, strict=True)) if _types(row) == (str, str) else None
+
+
+def _question(row: Any) -> Mapping[str, Any] | None:
+    """Read a tuple of a question and its context."""
+    return dict(zip(("question", "context"), row, strict=True)) if _types(row) == (str, str) else None
+
+
+def _text_with_choices(row: Any) -> Mapping[str, Any] | None:
+    """Read a tuple of a text and the list of its choices."""
+    return dict(zip(("text", "choices"), row, strict=True)) if _types(row) == (str, list) else None
+
+
+def _types(row: Any) -> tuple[type, ...]:
+    """Return the types of the parts of a tuple; empty for anything else."""
+    return tuple(map(type, row)) if isinstance(row, tuple) else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowForm:
+    """How rows of one kind of task are read, without labels, and how their answers can be written."""
+
+    inputs: tuple[str, str] = ("text", "second")
+    """Input columns of the model that --text and --pair fill."""
+    text: str = "text"
+    """Default column of the text."""
+    otherwise: str | None = None
+    """Default column of the text in tables that lack `text`."""
+    pair: str | None = None
+    """Default column of the second text; None: rows need not have a second text."""
+    words: bool = False
+    """Whether the text is words, which may be a list, and files may have CoNLL's columns."""
+    choices: bool = False
+    """Whether rows have several texts to choose from."""
+    from_python: FromPython = _text_or_pair
+    from_python_words: str = "a text, a pair of texts or a dictionary"
+    """Forms of a row in Python, for people."""
+    answers_by_id: bool = False
+    """Whether answers are texts by id, the JSON that SQuAD's official scripts read."""
+
+
+OF_TEXTS = RowForm()
+"""Form of rows of texts, also for models without a task."""
+OF_WORDS = RowForm(text="words", otherwise="text", words=True)
+OF_QUESTIONS = RowForm(
+    inputs=("context", "question"),
+    text="context",
+    pair="question",
+    from_python=_question,
+    from_python_words="a dictionary or (question, context)",
+    answers_by_id=True,
+)
+OF_CHOICES = RowForm(
+    choices=True, from_python=_text_with_choices, from_python_words="a dictionary or (text, list of choices)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +116,7 @@ def _questions(file: LabelledFile, task: Task) -> Labelled:
 def _sentences(file: LabelledFile, task: Task) -> Labelled:
     """Read tagged words, and intents if the task has them."""
     _require_intents(file.asked, task)
-    task = tags.in_standard_spelling(task)
+    task = in_standard_spelling(task)
     items = own.with_known_tags(task, file.location, own.sentences(file.columns, file.location, file.bad), file.bad)
     return _read(file, task, items)
 
@@ -115,7 +180,7 @@ class LabelledForm:
     """Read a file. Raises PipelineError if it is unreadable, or has labels that the task lacks."""
     own_file: ExampleKind = "table"
     """Format of files, other than tables, that hold such examples."""
-    label_column: bool = True
+    names_labels: bool = True
     """Whether labels are in a column, which a split without labels does not name."""
     some_unanswerable: Callable[[Any], bool] = _none_unanswerable
     """Return whether some of the items have no answer."""
@@ -123,20 +188,14 @@ class LabelledForm:
     """Heading of the column of labels in a table of scores."""
 
 
-LABELLED: dict[Kind, LabelledForm] = {
-    "classification": LabelledForm(read=_texts_of_classes),
-    "multilabel": LabelledForm(read=_texts, one_class="label"),
-    "regression": LabelledForm(read=_texts),
-    "ranking": LabelledForm(read=_texts),
-    "similarity": LabelledForm(read=_texts),
-    "matching": LabelledForm(read=_texts),
-    "relations": LabelledForm(read=_texts),
-    "tags": LabelledForm(read=_sentences, own_file="conll"),
-    "spans": LabelledForm(
-        read=_questions,
-        own_file="squad",
-        label_column=False,
-        some_unanswerable=lambda items: any(question.impossible for question in items),
-    ),
-    "choices": LabelledForm(read=_choices),
-}
+WITH_LABELS = LabelledForm(read=_texts)
+WITH_CLASSES = LabelledForm(read=_texts_of_classes)
+WITH_SEVERAL_LABELS = LabelledForm(read=_texts, one_class="label")
+WITH_TAGS = LabelledForm(read=_sentences, own_file="conll")
+WITH_ANSWERS = LabelledForm(
+    read=_questions,
+    own_file="squad",
+    names_labels=False,
+    some_unanswerable=lambda items: any(question.impossible for question in items),
+)
+WITH_CHOSEN = LabelledForm(read=_choices)
