@@ -346,7 +346,7 @@ BASELINE_OF_KIND = dict.fromkeys(
     "relations": "The accuracy is that of a head that was used in training and is not part of the model. The baseline "
     "gives the same answer to every row."
 }
-"""Kind of task -> sentences about the scores and the baseline, for the kinds in VECTOR_KINDS."""
+"""Kind of task -> sentences about the scores and the baseline, for kinds that train vectors."""
 
 
 def figures(lineage: Mapping[str, Any], kind: str = "") -> str:

@@ -1,11 +1,13 @@
-"""Kinds of task, each with the functions that turn items into rows, and logits into scores."""
+"""Kinds of task, each with the functions that turn items into rows and logits into scores, and facts about its rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal
 
 from pipeline.config.cutting import Truncation
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
+from pipeline.tasks.files import VALUE_METRICS
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -30,21 +32,45 @@ class TaskHandlers:
     details: Callable[[Task, Prepared, Any, Thresholds], dict[str, Any]]
     """Return further results of a split, such as per-class scores, as JSON."""
 
+    # Facts about the rows of a kind
+    label_column: Literal["label", "labels"] = "label"
+    """Column of encoded rows that holds the labels."""
+    stratified: bool = False
+    """Whether each row has one class, so that folds can have equal shares of each class."""
+    numbers: bool = False
+    """Whether a model gives each row one number."""
+    makes_vectors: bool = False
+    """Whether the vectors of texts are trained, by the settings `similarity`."""
+    saved_as: Kind | None = None
+    """Kind of the saved model; None: the kind itself."""
+    own_formats: bool = False
+    """Whether files may have a format of their own, in which no column of texts has a name."""
 
-def _handlers_in(module: Any) -> TaskHandlers:
-    """Return a module's functions that are named as the fields of TaskHandlers."""
-    return TaskHandlers(**{field.name: getattr(module, field.name) for field in fields(TaskHandlers)})
+
+def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
+    """Return a module's functions that are named as the fields of TaskHandlers without a default, with these facts."""
+    functions = [field.name for field in fields(TaskHandlers) if field.default is MISSING]
+    return TaskHandlers(**{name: getattr(module, name) for name in functions} | facts)
 
 
 KINDS: dict[Kind, TaskHandlers] = {
-    "classification": _handlers_in(sequences),
-    "regression": _handlers_in(sequences),
-    "multilabel": _handlers_in(sequences),
-    "ranking": _handlers_in(ranking),
-    "similarity": _handlers_in(similarity),
-    "matching": _handlers_in(matching),
-    "relations": _handlers_in(relations),
-    "tags": _handlers_in(tags),
-    "spans": _handlers_in(questions),
+    "classification": _handlers_in(sequences, stratified=True),
+    "regression": _handlers_in(sequences, numbers=True),
+    "multilabel": _handlers_in(sequences, label_column="labels"),
+    "ranking": _handlers_in(ranking, numbers=True),
+    "similarity": _handlers_in(similarity, makes_vectors=True),
+    "matching": _handlers_in(matching, makes_vectors=True, saved_as="similarity"),
+    "relations": _handlers_in(relations, stratified=True, makes_vectors=True, saved_as="similarity"),
+    "tags": _handlers_in(tags, label_column="labels", own_formats=True),
+    "spans": _handlers_in(questions, label_column="labels", own_formats=True),
     "choices": _handlers_in(choices),
 }
+
+
+def saved_task(task: Task) -> Task:
+    """Return the task of the model that is saved after training, whose kind may be another one."""
+    kind = KINDS[task.kind].saved_as
+    if kind is None:
+        return task
+    saved = replace(task, kind=kind, labels=(), metrics=VALUE_METRICS[kind], paired=True)
+    return with_lengths(saved, task.dimensions)
