@@ -143,6 +143,10 @@ TRAINING: dict[Kind, TrainingHandlers] = {
         served_columns=contents.question_columns,
         row_score=row_scores.score_of_questions,
     ),
-    "choices": TrainingHandlers(labels_in_words=contents.class_counts, row_score=row_scores.score_of_choices),
+    "choices": TrainingHandlers(
+        require_fitting=fitting.require_choices,
+        labels_in_words=contents.class_counts,
+        row_score=row_scores.score_of_choices,
+    ),
 }
 """Kind of task -> how it is fine-tuned; messages that list kinds list them in this order."""

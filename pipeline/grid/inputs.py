@@ -114,9 +114,11 @@ def _require_fitting(
                 f"({initial.model.layers})"
             )
         tried_config.for_model(initial.model)  # raises ConfigError for settings that treat shared layers unequally
-        weighted = [kind for kind, handlers in TRAINING.items() if "balance_classes" in handlers.recipe]
-        odd = [name for name, problem in problems.items() if problem.task.kind not in weighted]
+        odd = [
+            name for name, problem in problems.items() if "balance_classes" not in TRAINING[problem.task.kind].recipe
+        ]
         if tried_config.recipe.balance_classes and odd:
+            weighted = [kind for kind, handlers in TRAINING.items() if "balance_classes" in handlers.recipe]
             raise ConfigError(
                 f"recipe.balance_classes (True) is for {' and '.join(weighted)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"

@@ -1,32 +1,50 @@
-"""Tables keyed by kind of task: each has a row for every kind, so that none forgets a new kind."""
+"""Every table by kind of task has a row for each kind, so that a new kind is a row that no table can lack."""
 
-from collections.abc import Collection, Mapping
-from typing import Any, get_args
+import ast
+import importlib
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from pipeline.finetune.kinds import TRAINING
-from pipeline.objectives.tasks import OBJECTIVES, TASK_MODULES
-from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Kind
 
-TABLES: dict[str, Mapping[Kind, Any]] = {
-    "tasks/kinds.py": KINDS,
-    "objectives/tasks.py": TASK_MODULES,
-    "finetune/kinds.py": TRAINING,
+ROOT = Path(__file__).parents[2]
+OF_SOME = {
+    "pipeline.fine_tuned.published_tuned.METRICS": "metrics of models that others published",
+    "pipeline.fine_tuned.tuned.PROBLEMS": "kinds that have a problem_type in config.json",
+    "pipeline.tasks.files.VALUE_METRICS": "metrics of kinds whose labels are numbers",
+    "pipeline.tasks.selection.CHOICES": "metrics that a kind may have in addition",
 }
+"""Tables that have rows for some kinds only -> what they hold."""
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_has_all_kinds(name: str) -> None:
-    assert set(TABLES[name]) == set(get_args(Kind))
+def tables() -> list[str]:
+    """Names of module variables that are annotated as dict[Kind, ...], where Kind is that of tasks."""
+    return [
+        f"{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}.{ast.unparse(node.target)}"
+        for path in sorted((ROOT / "pipeline").rglob("*.py"))
+        if "dict[Kind, " in (text := path.read_text()) and knows_kind(body := ast.parse(text).body)
+        for node in body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("dict[Kind, ")
+    ]
 
 
-def test_saved_kinds_are_kinds_that_a_saved_model_can_have() -> None:
-    saved: Collection[str] = {handlers.saved_as or kind for kind, handlers in KINDS.items()}
-    assert saved == set(OBJECTIVES) < set(KINDS)
+def knows_kind(body: list[ast.stmt]) -> bool:
+    """Whether a module imports the kinds of tasks; other rooms have kinds of their own."""
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "pipeline.tasks.task"]
+    return any(alias.name == "Kind" for node in imports for alias in node.names)
 
 
-def test_labels_stand_in_columns_of_encoded_rows() -> None:
-    assert {handlers.label_column for handlers in KINDS.values()} <= set(ENCODED.names)
+FOUND = tables()
+
+
+def test_the_tables_are_found() -> None:
+    named = {"tasks.kinds.KINDS", "objectives.tasks.TASK_MODULES", "finetune.kinds.TRAINING"}
+    assert {*OF_SOME, *(f"pipeline.{name}" for name in named)} <= set(FOUND)
+
+
+@pytest.mark.parametrize("name", [name for name in FOUND if name not in OF_SOME])
+def test_a_table_by_kind_has_a_row_for_each_kind(name: str) -> None:
+    module, _, table = name.rpartition(".")
+    assert set(getattr(importlib.import_module(module), table)) == set(get_args(Kind))

@@ -50,6 +50,11 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
             "ranking.loss (softmax) is for kind ranking, but cola is classification: leave the setting out, or give "
             "--kind ranking",
         ),
+        (
+            {"task": ("stsb",), "recipe": Recipe(balance_classes=True)},
+            "recipe.balance_classes (True) is for classification and tags, but stsb is regression: leave the setting "
+            "out",
+        ),
         ({"recipe": FEW, "task": ("stsb",)}, FEW_LABELS.format("stsb is regression")),
         (
             {"recipe": FEW, "freeze": Freeze(layers=2, embeddings=True)},
