@@ -1,11 +1,13 @@
-"""Kinds of task, each with the functions that turn items into rows, and logits into scores."""
+"""Kinds of task, each with the functions that turn items into rows and logits into scores, and facts about its rows."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
 
 from pipeline.config.cutting import Truncation
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
+from pipeline.tasks.files import VALUE_METRICS
+from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.rows import (
     OF_CHOICES,
@@ -45,10 +47,18 @@ class TaskHandlers:
     """Return further results of a split, such as per-class scores, as JSON."""
 
     # Facts about the rows of a kind
+    label_column: Literal["label", "labels"] = "label"
+    """Column of encoded rows that holds the labels."""
+    stratified: bool = False
+    """Whether each row has one class, so that folds can have equal shares of each class."""
+    numbers: bool = False
+    """Whether a model gives each row one number."""
     makes_vectors: bool = False
     """Whether the vectors of texts are trained, by the settings `similarity`."""
     saved_as: Kind | None = None
     """Kind of the saved model; None: the kind itself."""
+    own_formats: bool = False
+    """Whether files may have a format of their own, in which no column of texts has a name."""
 
     # How rows are read and answered
     rows: RowForm = OF_TEXTS
@@ -74,11 +84,13 @@ def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
 
 
 KINDS: dict[Kind, TaskHandlers] = {
-    "classification": _handlers_in(sequences, labelled=WITH_CLASSES, most_scored_labels=2),
-    "regression": _handlers_in(sequences, baseline_words="the mean value", most_scored_labels=0),
-    "multilabel": _handlers_in(sequences, baseline_words="the labels of most rows", labelled=WITH_SEVERAL_LABELS),
+    "classification": _handlers_in(sequences, stratified=True, labelled=WITH_CLASSES, most_scored_labels=2),
+    "regression": _handlers_in(sequences, numbers=True, baseline_words="the mean value", most_scored_labels=0),
+    "multilabel": _handlers_in(
+        sequences, label_column="labels", labelled=WITH_SEVERAL_LABELS, baseline_words="the labels of most rows"
+    ),
     "ranking": _handlers_in(
-        ranking, baseline_words="words of the query", baseline_learns="nothing", most_scored_labels=0
+        ranking, numbers=True, baseline_words="words of the query", baseline_learns="nothing", most_scored_labels=0
     ),
     "similarity": _handlers_in(
         similarity, makes_vectors=True, baseline_words="shared words", baseline_learns="nothing"
@@ -90,14 +102,39 @@ KINDS: dict[Kind, TaskHandlers] = {
         baseline_words="shared words",
         baseline_learns="nothing",
     ),
-    "relations": _handlers_in(relations, makes_vectors=True, saved_as="similarity"),
+    "relations": _handlers_in(relations, stratified=True, makes_vectors=True, saved_as="similarity"),
     "tags": _handlers_in(
-        tags, baseline_words="each word's commonest tag", baseline_learns="words", rows=OF_WORDS, labelled=WITH_TAGS
+        tags,
+        label_column="labels",
+        own_formats=True,
+        rows=OF_WORDS,
+        labelled=WITH_TAGS,
+        baseline_words="each word's commonest tag",
+        baseline_learns="words",
     ),
     "spans": _handlers_in(
-        questions, baseline_words="no answer", baseline_learns="nothing", rows=OF_QUESTIONS, labelled=WITH_ANSWERS
+        questions,
+        label_column="labels",
+        own_formats=True,
+        rows=OF_QUESTIONS,
+        labelled=WITH_ANSWERS,
+        baseline_words="no answer",
+        baseline_learns="nothing",
     ),
     "choices": _handlers_in(
-        choices, baseline_words="the commonest number", baseline_learns="labels", rows=OF_CHOICES, labelled=WITH_CHOSEN
+        choices,
+        rows=OF_CHOICES,
+        labelled=WITH_CHOSEN,
+        baseline_words="the commonest number",
+        baseline_learns="labels",
     ),
 }
+
+
+def saved_task(task: Task) -> Task:
+    """Return the task of the model that is saved after training, whose kind may be another one."""
+    kind = KINDS[task.kind].saved_as
+    if kind is None:
+        return task
+    saved = replace(task, kind=kind, labels=(), metrics=VALUE_METRICS[kind], paired=True)
+    return with_lengths(saved, task.dimensions)
