@@ -25,8 +25,9 @@ from pipeline.export.onnx_graphs import quiet as without_warnings
 from pipeline.export.probe import TOLERANCE, difference
 from pipeline.export.trained import Trained
 from pipeline.files import storage
-from pipeline.fine_tuned.answers import ANSWERS, answer_items, answer_schema, items_of
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.tracking.runs import has_run, is_missing, open_client, silence_mlflow
@@ -128,7 +129,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 
 def _task_signature(task: Task) -> ModelSignature:
     """Return a task's input and output columns for MLflow; the column `second` of text pairs is optional."""
-    form = ANSWERS[task.kind]
+    form = PUBLISHED[task.kind].answers
     required = [ColSpec("string", name) for name in form.columns]
     return ModelSignature(
         inputs=Schema([*required, *(ColSpec("string", name, required=False) for name in form.optional)]),

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.cutting import Truncation
-from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.model.chain import LinearChain
-from pipeline.objectives.tasks import TaskObjective
+from pipeline.objectives.tasks import TASK_MODULES, TaskObjective
 from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
@@ -36,5 +35,5 @@ def tag_probabilities_of(
 
 def _chain_of(module: TaskObjective, task: Task) -> LinearChain | None:
     """Return the chain of a module; None if it has none."""
-    find = PUBLISHED[task.kind].chain
+    find = TASK_MODULES[task.kind].chain
     return find(module) if find else None

@@ -13,7 +13,7 @@ FOLDER/
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -26,55 +26,27 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.tensor_files import write_tensors
+from pipeline.fine_tuned.about import About, TunedModel
 from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import Taken, published_config, require_sizes, take, to_published, uninitialized
-from pipeline.objectives.chain import add_chain
-from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.objectives.tasks import OBJECTIVES, TASK_MODULES, TaskObjective
 from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
 from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import VectorRecipe
 from pipeline.saved.tensors import errors_with_location, read_tensors
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Thresholds, outputs_of
+from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
-from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 
 ADAPTERS = "adapters.safetensors"
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
 """Settings of Truncation that task.json of earlier versions lacks -> the value that their models had."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """Description of a fine-tuned model, without its weights."""
-
-    task: Task
-    cutting: Truncation
-    """Truncation: length and stride, and the pooling of a text's passages."""
-    pooling: str
-    """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
-    thresholds: Thresholds
-    """Values tuned on the development split, such as thresholds."""
-    lineage: dict[str, Any]
-    """Origin of the model: checkpoint, settings and scores."""
-    crf: bool = False
-    """Whether the model tags whole sentences by a chain; its scores are among the weights."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedModel:
-    """A fine-tuned model, in evaluation mode and float32 on the CPU."""
-
-    about: About
-    model: Model
-    vocabulary: Vocabulary
-    module: TaskObjective
 
 
 def save_tuned(
@@ -92,7 +64,7 @@ def save_tuned(
     the names of further files, such as a model card, to their content.
     """
     merge(module)
-    PUBLISHED[about.task.kind].fold(module)
+    TASK_MODULES[about.task.kind].finish(module)
     carried = adapter_state(module)
     weights = to_published(plain_state(module), family_of(model))
     with scratch_folder("tuned") as folder:
@@ -149,9 +121,7 @@ def of_record(saved: SavedModel) -> TunedModel:
     module = uninitialized(
         lambda: OBJECTIVES[about.task.kind](model, vocabulary.size, outputs, None, about.pooling, None).eval()
     )
-    PUBLISHED[about.task.kind].restore(module, about.task, about.cutting)
-    if about.crf:
-        add_chain(module, about.task)
+    TASK_MODULES[about.task.kind].add_parts(module, about.task, about.cutting, about.crf, None)
     taken: Taken = errors_with_location(saved.location, take, tensors, module.state_dict(), family_of(model))
     if taken.missing:
         raise CheckpointError(f"{saved.location}: tensor {taken.missing[0]} is missing")
@@ -188,7 +158,7 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
         )
         if task.typed_labels and not all(isinstance(json.loads(label), int | float) for label in task.labels):
             raise ValueError("typed_labels is true, but the labels are no numbers or truth values")
-        if about.crf and (PUBLISHED[task.kind].chain is None or scheme_of(task.labels) is None):
+        if about.crf and (TASK_MODULES[task.kind].chain is None or scheme_of(task.labels) is None):
             raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -11,6 +11,8 @@ from torch import Tensor
 from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
+from pipeline.config.similarity import Similarity
+from pipeline.model.chain import LinearChain
 from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.choices import ChoiceTask
 from pipeline.objectives.matching import MatchingTask
@@ -48,6 +50,8 @@ class TaskModule:
     """Return whether the module reads the encoder's pooler, if recipe.pooling is `pooling`."""
     finish: Callable[[Any], None] = _nothing
     """Merge or drop what only the training needs."""
+    chain: Callable[[Any], LinearChain | None] | None = None
+    """Return a module's chain, which answers for whole sentences; None: modules of this kind have none."""
 
 
 def _sequence(kind: str) -> Build:
@@ -134,6 +138,18 @@ def _add_intents_and_chain(
         add_chain(module, task)
 
 
+def _tag_chain(module: TagTask) -> LinearChain | None:
+    """Return the chain that tags whole sentences; None without recipe.crf."""
+    return module.tag_chain
+
+
+def _add_lengths(
+    module: SimilarityTask, task: Task, cutting: Truncation, crf: bool, generator: torch.Generator | None
+) -> None:
+    """Let the module also score truncated vectors, if the task does."""
+    module.settings = Similarity(dimensions=task.dimensions)
+
+
 def _learn_labels(module: SequenceTask, config: Finetune, rows: pa.Table, taught: bool) -> None:
     """Learn from labels and, if there is a teacher, from its logits."""
     if taught:
@@ -178,10 +194,10 @@ TASK_MODULES: dict[Kind, TaskModule] = {
     "regression": _of_whole_texts("regression", standardises=True),
     "multilabel": _of_whole_texts("multilabel"),
     "ranking": TaskModule(build=_ranking, learn=_learn_ranking, reads_pooler=lambda pooling: pooling == "cls"),
-    "similarity": TaskModule(build=_similarity, learn=_learn_scores),
+    "similarity": TaskModule(build=_similarity, add_parts=_add_lengths, learn=_learn_scores),
     "matching": TaskModule(build=_matching, learn=_learn_matches),
     "relations": TaskModule(build=_relations, learn=_learn_relations, finish=RelationTask.drop_head),
-    "tags": TaskModule(build=tags, add_parts=_add_intents_and_chain),
+    "tags": TaskModule(build=tags, add_parts=_add_intents_and_chain, chain=_tag_chain),
     "spans": TaskModule(build=_spans),
     "choices": TaskModule(build=_choices, reads_pooler=lambda pooling: True),
 }

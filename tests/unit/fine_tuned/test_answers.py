@@ -10,7 +10,8 @@ import torch
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import DataError
-from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of, span_row
+from pipeline.fine_tuned.answer_forms import span_row
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
