@@ -27,8 +27,10 @@ def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
     """
     if config.train is not None:
         default = Finetune.text
-        return None if KINDS[task.kind].own_formats and config.text == default else config.text, config.pair
-    if KINDS[task.kind].own_formats:
+        return None if KINDS[
+            task.kind
+        ].labelled.own_file != "table" and config.text == default else config.text, config.pair
+    if KINDS[task.kind].labelled.own_file != "table":
         return None, None
     split = next((split for split in task.splits if split.name.startswith("test")), None)
     if split is None:

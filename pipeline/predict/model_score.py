@@ -70,7 +70,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
     """
     task = tuned.about.task
     handlers = KINDS[task.kind]
-    learns, answer = handlers.baseline_learns, handlers.baseline_words
+    learns, answer = handlers.baseline_facts.learns, handlers.baseline_facts.words
     if learns == "nothing":
         return handlers.baseline(task, prepared, prepared), answer
     if labelled.train is None and learns == "words":

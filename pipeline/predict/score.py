@@ -68,7 +68,7 @@ def of_task(config: Score, task: Task) -> Labelled:
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (
         known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
-        if has_train and KINDS[task.kind].baseline_learns != "nothing"
+        if has_train and KINDS[task.kind].baseline_facts.learns != "nothing"
         else None
     )
     return Labelled(name=f"{config.task} {split}", task=task, items=items, train=train, lost=lost)

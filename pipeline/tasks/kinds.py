@@ -28,6 +28,21 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A model-free baseline."""
+
+    words: str = "the commonest label"
+    """What it answers, for people."""
+    learns: Literal["rows", "labels", "words", "nothing"] = "rows"
+    """What it reads of the training split: the labels of prepared rows, the labels of items that need not be encoded,
+    the words of such items too, or nothing.
+    """
+
+
+SHARED_WORDS = Baseline(words="shared words", learns="nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskHandlers:
     """The functions that implement a kind of task."""
 
@@ -57,8 +72,6 @@ class TaskHandlers:
     """Whether the vectors of texts are trained, by the settings `similarity`."""
     saved_as: Kind | None = None
     """Kind of the saved model; None: the kind itself."""
-    own_formats: bool = False
-    """Whether files may have a format of their own, in which no column of texts has a name."""
 
     # How rows are read and answered
     rows: RowForm = OF_TEXTS
@@ -67,14 +80,8 @@ class TaskHandlers:
     """How labelled rows are read and scored."""
     most_scored_labels: int | None = None
     """Most labels of a model whose output scores a pair of texts, 0 for a number; None: its outputs score no pairs."""
-
-    # Facts about the baseline
-    baseline_words: str = "the commonest label"
-    """What the baseline answers, for people."""
-    baseline_learns: Literal["rows", "labels", "words", "nothing"] = "rows"
-    """What `baseline` reads of the training split: the labels of prepared rows, the labels of items that need not be
-    encoded, the words of such items too, or nothing.
-    """
+    baseline_facts: Baseline = Baseline()
+    """What `baseline` answers and learns from."""
 
 
 def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
@@ -85,48 +92,48 @@ def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:
 
 KINDS: dict[Kind, TaskHandlers] = {
     "classification": _handlers_in(sequences, stratified=True, labelled=WITH_CLASSES, most_scored_labels=2),
-    "regression": _handlers_in(sequences, numbers=True, baseline_words="the mean value", most_scored_labels=0),
+    "regression": _handlers_in(
+        sequences, numbers=True, baseline_facts=Baseline(words="the mean value"), most_scored_labels=0
+    ),
     "multilabel": _handlers_in(
-        sequences, label_column="labels", labelled=WITH_SEVERAL_LABELS, baseline_words="the labels of most rows"
+        sequences,
+        label_column="labels",
+        labelled=WITH_SEVERAL_LABELS,
+        baseline_facts=Baseline(words="the labels of most rows"),
     ),
     "ranking": _handlers_in(
-        ranking, numbers=True, baseline_words="words of the query", baseline_learns="nothing", most_scored_labels=0
+        ranking,
+        numbers=True,
+        baseline_facts=Baseline(words="words of the query", learns="nothing"),
+        most_scored_labels=0,
     ),
-    "similarity": _handlers_in(
-        similarity, makes_vectors=True, baseline_words="shared words", baseline_learns="nothing"
-    ),
+    "similarity": _handlers_in(similarity, makes_vectors=True, baseline_facts=SHARED_WORDS),
     "matching": _handlers_in(
         matching,
         makes_vectors=True,
         saved_as="similarity",
-        baseline_words="shared words",
-        baseline_learns="nothing",
+        baseline_facts=SHARED_WORDS,
     ),
     "relations": _handlers_in(relations, stratified=True, makes_vectors=True, saved_as="similarity"),
     "tags": _handlers_in(
         tags,
         label_column="labels",
-        own_formats=True,
         rows=OF_WORDS,
         labelled=WITH_TAGS,
-        baseline_words="each word's commonest tag",
-        baseline_learns="words",
+        baseline_facts=Baseline(words="each word's commonest tag", learns="words"),
     ),
     "spans": _handlers_in(
         questions,
         label_column="labels",
-        own_formats=True,
         rows=OF_QUESTIONS,
         labelled=WITH_ANSWERS,
-        baseline_words="no answer",
-        baseline_learns="nothing",
+        baseline_facts=Baseline(words="no answer", learns="nothing"),
     ),
     "choices": _handlers_in(
         choices,
         rows=OF_CHOICES,
         labelled=WITH_CHOSEN,
-        baseline_words="the commonest number",
-        baseline_learns="labels",
+        baseline_facts=Baseline(words="the commonest number", learns="labels"),
     ),
 }
 
