@@ -21,7 +21,6 @@ from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
-from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import numbers_in_words
 from pipeline.tasks.metrics.lengths import with_lengths
@@ -29,6 +28,7 @@ from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
+from pipeline.tasks.tables import is_held_out
 from pipeline.tasks.task import Task, noun, require_trainable
 from pipeline.train.initial import Initial
 

@@ -22,8 +22,8 @@ from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.model_score import score_model
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.tensors import read_tensors
-from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.tables import is_held_out
 
 
 def matches(glue: Path) -> str:
