@@ -9,7 +9,7 @@ from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.task import Kind
 
-CARD = """\
+TEMPLATE = """\
 # {name}
 
 {article} {family} encoder with {layers} layers of width {width} that {purpose}. It was fine-tuned on {data} with \

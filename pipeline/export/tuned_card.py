@@ -78,7 +78,7 @@ def _tuned_card(
     task, lineage, family = about.task, about.lineage, family_of(model)
     name = str(lineage.get("trial") or task.name)
     encoder = public_model_location(str(lineage.get("checkpoint") or "")) or "an encoder whose origin is not recorded"
-    text = cards.CARD.format(
+    text = cards.TEMPLATE.format(
         name=name,
         article=family.article.capitalize(),
         family=family.title,
