@@ -12,7 +12,7 @@ import torch
 
 from pipeline.command_line.columns import aligned
 from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
-from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
+from pipeline.config.jobs import Pretrain, eager_reason
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.config.workers import WorkerRange
@@ -140,8 +140,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
     Recorded steps send gradients after the last slot. Compiled code that recomputes layers completes all gradients only
-    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one. The
-    code of objectives in EAGER is never compiled.
+    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
@@ -159,8 +158,7 @@ def gradients_of(config: Pretrain) -> Gradients:
 
 def _is_eager(config: Pretrain) -> bool:
     """Return whether the run's code cannot be compiled, or is not to be."""
-    parts = (type(config.objective) in EAGER, type(config.model.attention) in EAGER_ATTENTION)
-    return any(parts) or config.placement.compile == "off"
+    return eager_reason(config) is not None or config.placement.compile == "off"
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:

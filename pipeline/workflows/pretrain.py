@@ -12,7 +12,7 @@ from ray.actor import ActorHandle
 
 from pipeline.config.jobs import (
     Pretrain,
-    require_compilable_attention,
+    require_offered,
     require_positions,
     require_recordable,
     require_rotated_positions,
@@ -223,10 +223,10 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
         report(copied)
     if isinstance(config.objective, Replaced) and initial.generator is not None:
         require_generator(config.objective, config.model, initial.generator, str(config.init))
+    require_offered(config)
     require_trained_parts(config)
     require_positions(config)
     require_rotated_positions(config)
-    require_compilable_attention(config)
     require_recordable(config)
     return config, initial
 
