@@ -1,7 +1,7 @@
 """Objective of pretraining: the loss that training minimises."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.locations import Location
@@ -25,15 +25,40 @@ from pipeline.config.needs import (
 
 
 class AnyObjective(Choice):
-    """Base of the objectives' settings, with the answers of an objective that has no teacher."""
+    """Base of the objectives' settings, with the answers of an objective without a teacher and a generator."""
 
-    has_teacher = False
-    """Whether the run learns from another model, which the setting `teacher` names."""
+    teacher_gives = ""
+    """What the model at the setting `teacher` gives: "masked words" or "text vectors"; empty: there is no teacher."""
     starts_from_teacher = False
     """Whether the initial weights are those of the teacher, unless the run has an initial model."""
+    shares_embeddings = True
+    """Whether all encoders of the run have the same embeddings."""
+
+    @property
+    def pooling(self) -> Literal["mean", "cls", "attention"]:
+        """Vector of a text: the mean of its last hidden states, the state of [CLS], or a learned weighted mean."""
+        return "mean"
+
+    @property
+    def teacher(self) -> Location | None:
+        """The model to learn from."""
+        return None
 
     def require_fitting(self, model: Model) -> None:
         """Raise ConfigError for sizes of the model with which the objective cannot be trained."""
+
+    def require_generator(self, model: Model, generator: Model, location: str) -> None:
+        """Raise ConfigError if the objective's generator would have other sizes than `generator`.
+
+        `model` and `generator` are the settings of the published models at `location`.
+        """
+
+    def for_widths(self, student: int, teacher: int) -> Self:
+        """Return the settings for these widths of the run's model and its teacher.
+
+        Raises ConfigError if a loss needs equal widths.
+        """
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +104,10 @@ class Replaced(AnyObjective):
     needs = (GENERATOR,)
     offers = (MASKED_HEAD,)
 
+    @property
+    def shares_embeddings(self) -> bool:
+        return self.embedding_sharing == "all"
+
     def __post_init__(self) -> None:
         require_above_zero("objective.weight", self.weight)
         require(
@@ -119,6 +148,19 @@ class Replaced(AnyObjective):
             embedding_width=None if model.embedded_width == width else model.embedded_width,
         )
 
+    def require_generator(self, model: Model, generator: Model, location: str) -> None:
+        """Raise ConfigError if the objective's generator would have other sizes than `generator`."""
+        wanted = self.generator_of(model)
+        for name in ("layers", "width", "heads", "feed_forward"):
+            mine, theirs = getattr(wanted, name), getattr(generator, name)
+            setting, of = ("generator_depth", "layers") if name == "layers" else ("generator_share", "width")
+            require(
+                mine == theirs,
+                f"objective.{setting} ({getattr(self, setting)}) gives a generator with {name} {mine}, but the "
+                f"generator of init {location} has {theirs}: "
+                f"set objective.{setting} {getattr(generator, of) / getattr(model, of):.4g}",
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Distilled(AnyObjective):
@@ -157,7 +199,7 @@ class Distilled(AnyObjective):
     """
     needs = (TEACHERS_VOCABULARY, TEACHERS_WORDS)
     offers = (MASKED_HEAD,)
-    has_teacher = True
+    teacher_gives = "masked words"
 
     @property
     def starts_from_teacher(self) -> bool:
@@ -175,7 +217,7 @@ class Distilled(AnyObjective):
             "set one of them above 0",
         )
 
-    def for_widths(self, student: int, teacher: int) -> "Distilled":
+    def for_widths(self, student: int, teacher: int) -> Self:
         """Return the settings with `cosine_weight` set, for models of these widths.
 
         Raises ConfigError if the weight is above 0 and the widths differ.
@@ -240,7 +282,7 @@ class DistilledVectors(AnyObjective):
     needs = (SINGLE_TEXTS, EAGER)
     offers = (LEARNS_TEXTS,)
     eager = "calls a teacher in each step, and the teacher cannot be compiled"
-    has_teacher = True
+    teacher_gives = "text vectors"
 
     def __post_init__(self) -> None:
         if self.teacher_width is not None:

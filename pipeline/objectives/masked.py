@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
@@ -19,7 +19,8 @@ from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
-from pipeline.objectives.published import PublishedModel, TextLayer
+from pipeline.objectives.pretraining import Pretraining
+from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import LossCurve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
@@ -65,17 +66,14 @@ DESCRIPTIONS = {
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 
 
-class MaskedTokens(nn.Module):
+class MaskedTokens(Pretraining):
     """Encoder with a head for masked tokens, and optionally a head for pairs.
 
     Training minimises the sum of both heads' mean losses (Devlin et al. 2019, section 3.1). The pair head learns the
     pair task that the batch has labels for: next sentence, or sentence order (Lan et al. 2020, section 3.1).
     """
 
-    weights: Mapping[str, float] = {}
-    """Loss term -> weight; a term without an entry has weight 1."""
     selecting = HELDOUT_LOSS
-    """Held-out metric that selects the best checkpoint."""
 
     def __init__(
         self,
@@ -105,10 +103,6 @@ class MaskedTokens(nn.Module):
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the one model that is published."""
         return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
-
-    def text_layers(self) -> tuple[TextLayer, ...]:
-        """Return the published layers between the encoder and a text's vector: none."""
-        return ()
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and labelled pairs of each pair task."""
@@ -230,9 +224,9 @@ class MaskedTokens(nn.Module):
         return self.encoder(batch) if decoder is None else decoder(self.encoder, batch)
 
     @property
-    def words(self) -> Tensor:
-        """Word embeddings (V, embedded width)."""
-        return self.encoder.embeddings.words.weight
+    def publishes_hidden_states(self) -> bool:
+        """Whether transformers has no such head: it has no enhanced mask decoder."""
+        return self.enhanced_decoder is not None
 
     def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
         """Return float32 logits (M, V) from hidden states (T, width)."""
@@ -301,6 +295,14 @@ def described(objective: Masked, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
     term = PAIR_TERMS[type(sampling.pairs)]
     return "masked-language modelling" + (f" and {PAIR_NAMES[term]}" if term else "")
+
+
+def uses(sampling: Sampling) -> tuple[str, ...]:
+    """Return sentences about uses of a model that fills blanks, for a model card."""
+    return (
+        "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
+        "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
+    )
 
 
 def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
