@@ -215,20 +215,27 @@ class VocabularySettings:
         return replace(self, size=next((size for most, size in SIZES_BY_WORDS if words <= most), MOST_ENTRIES))
 
 
-class LabelledPairs(Choice):
+class AnyPairs(Choice):
+    """Base of the kinds of sampling.pairs."""
+
+    in_words = ""
+    """The two texts of a row, for model cards; empty for rows that are not two texts."""
+
+
+class LabelledPairs(AnyPairs):
     """Base of the kinds of sampling.pairs whose rows are two labelled segments with masked tokens."""
 
     needs = (PAIR_HEAD,)
     offers = (MASKED_TOKENS,)
 
 
-class MaskedText(Choice):
+class MaskedText(AnyPairs):
     """Base of the kinds of sampling.pairs whose rows are text with masked tokens, without a label."""
 
     offers = (MASKED_TOKENS,)
 
 
-class TwoTexts(Choice):
+class TwoTexts(AnyPairs):
     """Base of the kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its
     own.
     """
@@ -298,6 +305,8 @@ class TwoCrops(TwoTexts):
     length of a span is drawn uniformly from a tenth to half of the part's length.
     """
 
+    in_words = "two crops of one document"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdjacentParagraphs(TwoTexts):
@@ -306,6 +315,7 @@ class AdjacentParagraphs(TwoTexts):
     Each paragraph is in at most one row per epoch.
     """
 
+    in_words = "adjacent paragraphs"
     shortest: int = 32
     """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
 
@@ -320,6 +330,7 @@ class TitleParagraph(TwoTexts):
     Each paragraph gives one row per epoch. Documents without a title give no rows.
     """
 
+    in_words = "a title and a paragraph of its document"
     shortest: int = 32
     """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
 
@@ -333,6 +344,7 @@ class GivenPairs(TwoTexts):
     prepared with ::format=pairs.
     """
 
+    in_words = "given pairs of texts"
     negatives: int = 4
     """Maximum hard negatives per row. If a row has more, each epoch draws others of them. 0: use none."""
 
@@ -341,7 +353,7 @@ class GivenPairs(TwoTexts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentences(Choice):
+class Sentences(AnyPairs):
     """Rows of one sentence, or of up to `most` consecutive sentences of a document, for objective distilled-vectors.
 
     Each sentence is in one row per epoch. A sentence of more than sampling.maximum_length - 2 tokens is left out.

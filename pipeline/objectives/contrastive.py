@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
 from pipeline.model.encoder import Encoder, initialize
@@ -44,12 +44,6 @@ DESCRIPTIONS = {
     HELDOUT_LOSS: ("loss", "contrastive loss on held-out pairs, nats per text"),
 }
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
-PAIRS_IN_WORDS: dict[type, str] = {
-    TwoCrops: "two crops of one document",
-    AdjacentParagraphs: "adjacent paragraphs",
-    TitleParagraph: "a title and a paragraph of its document",
-    GivenPairs: "given pairs of texts",
-}
 POOLER = "attention."
 """Prefix of the attention pooling's parameters in the module."""
 BLOCK_ROWS = 1_024
@@ -269,17 +263,16 @@ def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]
 
 def described(objective: Contrastive, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
-    pairs = PAIRS_IN_WORDS[type(sampling.pairs)]
+    pairs = sampling.pairs.in_words
     pooling = {"mean": "mean", "cls": "[CLS]", "attention": "attention"}[objective.pooling]
     return f"contrastive learning on {pairs} ({pooling} pooling, temperature {objective.temperature:g})"
 
 
 def uses(sampling: Sampling) -> tuple[str, ...]:
     """Return sentences about uses of the model, for a model card."""
-    pairs = PAIRS_IN_WORDS[type(sampling.pairs)]
     return (
         "The model computes vectors. It neither fills blanks nor generates text.",
-        f"Texts were paired automatically ({pairs}). No person judged how similar they are.",
+        f"Texts were paired automatically ({sampling.pairs.in_words}). No person judged how similar they are.",
     )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
+from pipeline.config.data import NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.objective import Masked
 from pipeline.model.encoder import Encoder, initialize
@@ -33,8 +33,8 @@ ACCURACY = "{}_accuracy"
 ONES = "{}_ones"
 """Name of the score whose sum is the number of pairs with label 1."""
 PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
-PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
-"""Type of sampling.pairs -> loss term of its pair task; None if the examples have no pair label."""
+PAIR_TERMS: dict[type, str] = {NextSentence: NSP, SentenceOrder: SOP}
+"""Type of sampling.pairs -> loss term of its pair task, if the examples have a pair label."""
 CURVES = (
     LossCurve(
         term=MLM,
@@ -280,20 +280,20 @@ def build(
     objective: Masked, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> MaskedTokens:
     """Return the module; it has a pair head if sampling.pairs has a pair task."""
-    pairs, enhanced = PAIR_TERMS[type(sampling.pairs)] is not None, objective.decoder == "enhanced"
+    pairs, enhanced = type(sampling.pairs) in PAIR_TERMS, objective.decoder == "enhanced"
     return MaskedTokens(model, vocabulary_size, generator, pairs=pairs, enhanced=enhanced)
 
 
 def trained_parts(objective: Masked, sampling: Sampling) -> tuple[str, ...]:
     """Return the parameter-name prefixes of the heads that the objective trains; a pair head includes the pooler."""
-    pairs = PAIR_TERMS[type(sampling.pairs)] is not None
+    pairs = type(sampling.pairs) in PAIR_TERMS
     decoder = ("enhanced_decoder.",) * (objective.decoder == "enhanced")
     return ("masked_token_head.", *decoder, *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
 
 
 def described(objective: Masked, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
-    term = PAIR_TERMS[type(sampling.pairs)]
+    term = PAIR_TERMS.get(type(sampling.pairs))
     return "masked-language modelling" + (f" and {PAIR_NAMES[term]}" if term else "")
 
 
