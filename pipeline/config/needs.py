@@ -5,14 +5,14 @@ from dataclasses import dataclass
 MASKED_TOKENS, PAIRS_OF_TEXTS, SINGLE_TEXTS = "masked tokens", "pairs of texts", "single texts"
 """Rows that a kind of sampling.pairs offers."""
 COMPARES_PAIRS, LEARNS_TEXTS, PAIR_HEAD = "comparison of pairs", "vectors of single texts", "head for labelled pairs"
-"""What an objective offers to rows of two texts, to rows of one text, and to labelled pairs of segments."""
+"""Properties that an objective offers to rows of two texts, to rows of one text, and to labelled pairs of segments."""
 MASKED_HEAD, RECORDABLE = "masked-token head", "recordable slots"
-"""What an objective offers to scores of words, and to CUDA graphs."""
+"""Properties that an objective offers to scores of words, and to CUDA graphs."""
 GENERATOR, ENHANCED_DECODER = "generator", "enhanced mask decoder"
-"""What a family offers to an objective."""
+"""Properties that a family offers to an objective."""
 EAGER, SEVERAL_ROWS = "code that is not compiled", "several rows per step"
 TEACHERS_VOCABULARY, TEACHERS_WORDS = "the teacher's vocabulary", "the teacher's word embeddings"
-"""What the run's other settings offer to an objective."""
+"""Properties that the run's other settings offer to an objective."""
 
 
 class Choice:

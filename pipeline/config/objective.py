@@ -28,7 +28,7 @@ class AnyObjective(Choice):
     """Base of the objectives' settings, with the answers of an objective without a teacher and a generator."""
 
     teacher_gives = ""
-    """What the model at the setting `teacher` gives: "masked words" or "text vectors"; empty: there is no teacher."""
+    """Kind of the model at the setting `teacher`: "masked words" or "text vectors"; empty: there is no teacher."""
     starts_from_teacher = False
     """Whether the initial weights are those of the teacher, unless the run has an initial model."""
     shares_embeddings = True

@@ -16,7 +16,7 @@ ROWS_OF_KIND = {
 
 @dataclass(frozen=True, kw_only=True)
 class VectorLoss:
-    """What a loss of text vectors reads, and how it treats the rows of a step."""
+    """A loss of text vectors: the rows and settings that it reads, and how it treats the rows of a step."""
 
     kind: str
     """Kind of task, which says what a row has (`ROWS_OF_KIND`)."""

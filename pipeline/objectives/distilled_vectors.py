@@ -58,6 +58,8 @@ class VectorStudent(Pretraining):
     terms = (VECTORS,)
     fills_blanks = False
     selecting = HELDOUT_LOSS
+    hub_task = "sentence-similarity"
+    publishes_hidden_states = True
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ Named = list[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveHandlers:
-    """What an objective does outside of a training step."""
+    """The work of an objective outside of a training step."""
 
     build: Callable[..., Pretraining]
     """Make the module, as `build_objective`."""

@@ -199,7 +199,7 @@ TEACHERS: dict[str, Callable[[Pretrain, Initial | None, Report], tuple[Pretrain,
     "masked words": with_teacher,
     "text vectors": _with_vector_teacher,
 }
-"""What a teacher gives -> the function that reads it."""
+"""AnyObjective.teacher_gives -> the function that reads the teacher."""
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
