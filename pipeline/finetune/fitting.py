@@ -6,7 +6,7 @@ from pipeline.config.adapters import LowRank
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
-from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND
+from pipeline.config.similarity import KIND_OF_LOSS, LOSSES, LOSSES_WITH, ROWS_OF_KIND
 from pipeline.errors import ConfigError
 from pipeline.tasks.matches import OF_NEGATIVES
 from pipeline.tasks.task import Task
@@ -48,7 +48,7 @@ def require_scores(config: Finetune, task: Task, model: Model) -> None:
     """Raise ConfigError for settings that do not fit pairs of texts with a score."""
     _require_vectors(config, task, model, "has no head")
     recipe, loss = config.recipe, config.similarity.loss
-    if loss == "cosent" and config.splits_steps:  # the loss compares all pairs of a step at once
+    if LOSSES[loss].is_of_whole_step and config.splits_steps:
         workers = config.trials.workers
         setting = f"trials.workers ({workers})" if workers > 1 else f"recipe.rows_per_slot ({recipe.rows_per_slot})"
         raise ConfigError(
@@ -63,7 +63,7 @@ def require_matches(config: Finetune, task: Task, model: Model) -> None:
     if OF_NEGATIVES in task.metrics:
         return
     name, loss, rows = task.name, config.similarity.loss, config.recipe.rows_per_step
-    if loss == "triplet":
+    if LOSSES[loss].needs_negatives:
         raise ConfigError(
             f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
             "--negative, or set similarity.loss contrastive"

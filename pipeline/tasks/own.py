@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.similarity import KIND_OF_LOSS
+from pipeline.config.similarity import KIND_OF_LOSS, LOSSES
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tables.content import bare_name
@@ -199,7 +199,7 @@ def _choice_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, d
 def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return a task of matching texts, its items from tables, and what was left out."""
     columns = MatchColumns(first=config.text, second=str(config.pair), negatives=config.negative)
-    if needs_negative := config.similarity.loss == "triplet":
+    if needs_negative := LOSSES[config.similarity.loss].needs_negatives:
         require_negatives(train, columns)
     items, lost = {}, {}
     for split, location in (("train", train), ("dev", dev)):
