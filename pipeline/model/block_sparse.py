@@ -58,8 +58,7 @@ def _full(batch: Batch, lengths: np.ndarray, chosen: np.ndarray) -> tuple[Tensor
 def _batch_of(batch: Batch, tokens_T: Tensor, lengths: np.ndarray) -> Batch:
     """Return the sequences with these tokens as a batch of their own, for its layout only."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-    return replace(
-        batch,
+    return Batch(
         ids_T=batch.ids_T[tokens_T],
         segments_T=batch.segments_T[tokens_T],
         positions_T=batch.positions_T[tokens_T],
