@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.measurements import ExampleScore
 from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
 from pipeline.files import storage
-from pipeline.predict.score import of_file
+from pipeline.predict.score import read_examples
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.scored_pairs import pair_columns
 from pipeline.tasks.task import SAVED_AS_SIMILARITY, Task
@@ -68,7 +69,9 @@ def score_settings(config: Finetune, task: Task, checkpoint: str) -> Score:
 def require_readable(config: Finetune, task: Task) -> None:
     """Raise DataError, before any training, if the test file cannot be read or has labels that the task lacks."""
     if config.test is not None:
-        of_file(score_settings(config, task, ""), saved_task(task))
+        measured = score_settings(config, task, "").measurement
+        assert isinstance(measured, ExampleScore)
+        read_examples(measured.examples, saved_task(task))
 
 
 def predict_settings(config: Finetune, task: Task, model: str) -> Predict:
