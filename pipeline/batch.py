@@ -25,13 +25,10 @@ TEACHER = "teacher"
 """Column of a teacher's logits for each row."""
 SECOND_LENGTH = "second_length"
 """Column with the length of a row's second sequence, if each row has two sequences (pipeline.tasks.schema)."""
-
 TEXT_LENGTHS = "text_lengths"
 """Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
-
 PASSAGE_LENGTHS = "passage_lengths"
 """Column with the lengths of a row's passages or choices, if each is a sequence (pipeline.tasks.schema)."""
-
 FIRST_LENGTHS = "first_lengths"
 """Column with the length of each choice's context, if the row has choices (pipeline.tasks.schema)."""
 
@@ -73,10 +70,8 @@ class Batch:
         if torch.device(device).type == "cuda" and not self.ids_T.is_cuda:
             return unpack(self, pack(self).to(device, non_blocking=True))
         # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
-        asynchronous = torch.device(device).type != "cpu"
-        moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=asynchronous) for name, value in _tensors(self).items()
-        }
+        asynchronous, tensors = torch.device(device).type != "cpu", _tensors(self).items()
+        moved: dict[str, Any] = {name: value.to(device, non_blocking=asynchronous) for name, value in tensors}
         return dataclasses.replace(self, **moved)
 
 
@@ -206,6 +201,7 @@ def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> AnyBatch:
     if (strings := _strings(rows)) is not None:
         return StringBatch(**_flat_sequences(ids, lengths, first_lengths)[1], texts=strings)
     masked_positions, masked_counts = _flat_lists(rows.column("masked_positions"))
+    not_next, swapped = rows.column("not_next"), rows.column("swapped")
     return _collate_masked(
         MaskedRows(
             ids=ids,
@@ -214,8 +210,8 @@ def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> AnyBatch:
             masked_positions=masked_positions,
             masked_labels=_flat_lists(rows.column("masked_labels"))[0],
             masked_counts=masked_counts,
-            not_next=_pair_labels(rows.column("not_next")),
-            swapped=_pair_labels(rows.column("swapped")),
+            not_next=None if not_next.null_count else _flat(not_next),
+            swapped=None if swapped.null_count else _flat(swapped),
         )
     )
 
@@ -378,11 +374,6 @@ def _flat_sequences(ids_T: np.ndarray, lengths_N: np.ndarray, first_N: np.ndarra
 def _text_lengths(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
     """Return the column TEXT_LENGTHS, int64 (rows, texts of a row)."""
     return _flat_lists(rows.column(TEXT_LENGTHS))[0].reshape(rows.num_rows, -1)
-
-
-def _pair_labels(column: pa.ChunkedArray | pa.Array) -> np.ndarray | None:
-    """Return labels (N,); None if rows have no labels."""
-    return None if column.null_count else _flat(column)
 
 
 def _strings(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...] | None:
