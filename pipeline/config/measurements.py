@@ -104,7 +104,7 @@ class SimilarityScore(VectorScore):
 
 @dataclass(frozen=True, kw_only=True)
 class TripletScore(VectorScore):
-    """How often an anchor is nearer to a positive text than to a negative text."""
+    """Share of anchors that are nearer to a positive text than to a negative text."""
 
     triplets: str
     """File of the triplets."""

@@ -39,7 +39,7 @@ class StatedNormalization:
     """Settings of the normalisation of text; None if the files of a vocabulary do not state one."""
 
     source: str
-    """Where `lowercase` was read, for error messages."""
+    """File and setting from which `lowercase` was read, for error messages."""
     lowercase: bool | None
     strip_accents: bool | None
     chinese_characters: bool | None
