@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -25,20 +25,21 @@ TEACHER = "teacher"
 """Column of a teacher's logits for each row."""
 SECOND_LENGTH = "second_length"
 """Column with the length of a row's second sequence, if each row has two sequences (pipeline.tasks.schema)."""
-
 TEXT_LENGTHS = "text_lengths"
 """Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
-
 PASSAGE_LENGTHS = "passage_lengths"
 """Column with the lengths of a row's passages or choices, if each is a sequence (pipeline.tasks.schema)."""
-
 FIRST_LENGTHS = "first_lengths"
 """Column with the length of each choice's context, if the row has choices (pipeline.tasks.schema)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """N sequences that follow each other in flat tensors; T tokens in total, M of them masked."""
+    """N sequences that follow each other in flat tensors; T tokens in total.
+
+    Subclasses add what an objective reads. All tensors are fields of the batch itself: a tensor inside a field would
+    stay on the CPU.
+    """
 
     ids_T: Tensor
     """int64: vocabulary entries, masks applied."""
@@ -50,44 +51,6 @@ class Batch:
     """int32, N + 1 entries: cumulative sequence lengths, from 0 to T."""
     maximum_length: int
     """Length of the longest sequence in tokens; a Python number, so reading it does not wait for the device."""
-    masked_positions_M: Tensor
-    """int64: masked positions, as indices into the T tokens of the batch."""
-    masked_labels_M: Tensor
-    """int64: the original entries at the masked positions."""
-    not_next_N: Tensor | None = None
-    """int64: 1 if segment B is from another document, 0 if B follows A, as in the published checkpoints. None if the
-    rows have no such label.
-    """
-    swapped_N: Tensor | None = None
-    """int64: 1 if segment B precedes A in the text, 0 if B follows A. None if the rows have no such label."""
-    label_N: Tensor | None = None
-    """float32: a fine-tuning task's label of each sequence, a class number or a value; NaN for a sequence without a
-    label. None if the rows' column `label` has nulls.
-    """
-    labels: Tensor | None = None
-    """float32: a task's labels of all sequences in one tensor, several per sequence or one per token; NaN for a
-    sequence without labels. None if the rows' column `labels` has nulls.
-    """
-    teacher: Tensor | None = None
-    """float32: a teacher's logits of all sequences in one tensor; each sequence has one logit per output of the task.
-    None without a teacher.
-    """
-    keys: Tensor | None = None
-    """int64, one row per row of two texts: 64-bit hashes of the ids of both texts, of their parent document, and of the
-    ids of each hard negative, all without prompts; 0 where a row has no negative. None if each row is one sequence.
-    """
-    places: Tensor | None = None
-    """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
-    most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
-    """
-    passages: Tensor | None = None
-    """int64, one per row: number of the row's passages or choices, which are consecutive sequences; labels and logits
-    are per row. None if each row is one sequence.
-    """
-    texts: tuple[str, ...] | None = None
-    """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
-    is_filled: bool = False
-    """Whether the last sequences are dummies (see `filled`)."""
 
     @property
     def tokens(self) -> int:
@@ -99,17 +62,104 @@ class Batch:
 
     @property
     def masked(self) -> int:
-        return self.masked_labels_M.shape[0]
+        """Number of masked positions."""
+        return 0
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> Self:
         """Return the batch on a device; copies to an accelerator are asynchronous."""
         if torch.device(device).type == "cuda" and not self.ids_T.is_cuda:
             return unpack(self, pack(self).to(device, non_blocking=True))
         # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
-        asynchronous = torch.device(device).type != "cpu"
-        return dataclasses.replace(
-            self, **{name: value.to(device, non_blocking=asynchronous) for name, value in _tensors(self).items()}
-        )
+        asynchronous, tensors = torch.device(device).type != "cpu", _tensors(self).items()
+        moved: dict[str, Any] = {name: value.to(device, non_blocking=asynchronous) for name, value in tensors}
+        return dataclasses.replace(self, **moved)
+
+
+Kind = TypeVar("Kind", bound=Batch)
+AnyBatch = Any
+"""A batch of the class that its objective reads, in code that serves all objectives. The rows determine the class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedBatch(Batch):
+    """Sequences with M masked positions."""
+
+    masked_positions_M: Tensor
+    """int64: masked positions, as indices into the T tokens of the batch."""
+    masked_labels_M: Tensor
+    """int64: the original entries at the masked positions."""
+    is_filled: bool = False
+    """Whether the last sequences are dummies (see pipeline.train.graphs)."""
+
+    @property
+    def masked(self) -> int:
+        return self.masked_labels_M.shape[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentenceBatch(MaskedBatch):
+    """Masked sequences of two segments A and B, with labels of next-sentence prediction."""
+
+    not_next_N: Tensor
+    """int64: 1 if segment B is from another document, 0 if B follows A, as in the published checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOrderBatch(MaskedBatch):
+    """Masked sequences of two segments A and B, with labels of sentence-order prediction."""
+
+    swapped_N: Tensor
+    """int64: 1 if segment B precedes A in the text, 0 if B follows A."""
+
+
+PAIR_LABELS: dict[type[Batch], str] = {NextSentenceBatch: "not_next_N", SentenceOrderBatch: "swapped_N"}
+"""Class of a batch of pairs -> its field with the label of each pair."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StringBatch(Batch):
+    """Sequences with their strings, for a teacher with another vocabulary."""
+
+    texts: tuple[str, ...]
+    """The text of each sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextsBatch(Batch):
+    """Rows of several texts that are compared: each text is a sequence."""
+
+    keys: Tensor
+    """int64, one row per row of two texts: 64-bit hashes of the ids of both texts, of their parent document, and of the
+    ids of each hard negative, all without prompts; 0 where a row has no negative.
+    """
+    places: Tensor | None = None
+    """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
+    most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskBatch(Batch):
+    """Rows of a fine-tuning task. A row is one sequence, or two if a task encodes its texts separately."""
+
+    labels: Tensor
+    """float32: labels of all rows in one tensor: a class number or a value per row, several per row, or one per token;
+    NaN for a row without a label. Empty if the rows have no labels.
+    """
+    teacher: Tensor
+    """float32: a teacher's logits of all rows in one tensor; each row has one logit per output of the task, or one per
+    sequence. Empty without a teacher.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassagesBatch(TaskBatch):
+    """Rows of a fine-tuning task that have several sequences: passages of a text, choices or candidates."""
+
+    passages: Tensor
+    """int64, one per row: number of the row's passages or choices, which are consecutive sequences; labels and logits
+    are per row.
+    """
 
 
 def _tensors(batch: Batch) -> dict[str, Tensor]:
@@ -126,86 +176,62 @@ def pack(batch: Batch) -> Tensor:
     return torch.cat([value.flatten().view(torch.uint8) for value in _tensors(batch).values()]).pin_memory()
 
 
-def unpack(batch: Batch, packed: Tensor) -> Batch:
+def unpack(batch: Kind, packed: Tensor) -> Kind:
     """Return a batch whose tensors are views of `packed`, which `pack` returned for a batch of these shapes."""
     tensors = _tensors(batch)  # in this order, every view is aligned
     parts = zip(tensors.items(), packed.split([value.nbytes for value in tensors.values()]), strict=True)
-    return dataclasses.replace(batch, **{name: part.view(old.dtype).view(old.shape) for (name, old), part in parts})
+    views: dict[str, Any] = {name: part.view(old.dtype).view(old.shape) for (name, old), part in parts}
+    return dataclasses.replace(batch, **views)
 
 
-def filled(batch: Batch, *, tokens: int, masked: int, dummies: int, maximum_length: int) -> Batch:
-    """Return the batch with `dummies` more sequences, so that it has `tokens` tokens and `masked` masked positions.
-
-    No token of another sequence attends to a dummy. The label of an added masked position, or of a dummy pair, is
-    IGNORED. `maximum_length` is that of the new batch. At least one token for each dummy must be missing. Labels of
-    tasks are not filled.
-    """
-    missing, missing_masked = tokens - batch.tokens, masked - batch.masked
-    lengths = torch.tensor([missing // dummies + (number < missing % dummies) for number in range(dummies)])
-    zeros = torch.zeros(missing, dtype=torch.int64)
-    ends = (batch.offsets[-1] + lengths.cumsum(0)).int()
-    ignored = {
-        name: torch.cat((value, torch.full((dummies,), IGNORED)))
-        for name in ("not_next_N", "swapped_N")
-        if (value := getattr(batch, name)) is not None
-    }
-    return dataclasses.replace(
-        batch,
-        ids_T=torch.cat((batch.ids_T, zeros)),
-        segments_T=torch.cat((batch.segments_T, zeros)),
-        positions_T=torch.cat((batch.positions_T, *[torch.arange(int(length)) for length in lengths])),
-        offsets=torch.cat((batch.offsets, ends)),
-        maximum_length=maximum_length,
-        # The positions differ, because many equal ones would make the backward of indexing slow.
-        masked_positions_M=torch.cat((batch.masked_positions_M, torch.arange(missing_masked) % tokens)),
-        masked_labels_M=torch.cat((batch.masked_labels_M, torch.full((missing_masked,), IGNORED))),
-        is_filled=True,
-        **ignored,
-    )
-
-
-def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> Batch:
+def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> AnyBatch:
     """Collate all rows, in their order, into one flat batch.
 
     A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP], and one for
-    each hard negative. Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises
-    ValueError if there are no rows.
+    each hard negative: the batch is a TextsBatch. Rows with strings become a StringBatch, others a MaskedBatch or, with
+    labels of pairs, one of its subclasses. Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other
+    columns. Raises ValueError if there are no rows.
     """
     if isinstance(rows, MaskedRows):
         return _collate_masked(rows)
     if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
         return _collate_two_texts(rows)
     ids, lengths = _flat_lists(rows.column("ids"))
+    first_lengths = _flat(rows.column("first_length"))
+    if (strings := _strings(rows)) is not None:
+        return StringBatch(**_flat_sequences(ids, lengths, first_lengths)[1], texts=strings)
     masked_positions, masked_counts = _flat_lists(rows.column("masked_positions"))
-    masked = MaskedRows(
-        ids=ids,
-        lengths=lengths,
-        first_lengths=_flat(rows.column("first_length")),
-        masked_positions=masked_positions,
-        masked_labels=_flat_lists(rows.column("masked_labels"))[0],
-        masked_counts=masked_counts,
-        not_next=_pair_labels(rows.column("not_next")),
-        swapped=_pair_labels(rows.column("swapped")),
+    not_next, swapped = rows.column("not_next"), rows.column("swapped")
+    return _collate_masked(
+        MaskedRows(
+            ids=ids,
+            lengths=lengths,
+            first_lengths=first_lengths,
+            masked_positions=masked_positions,
+            masked_labels=_flat_lists(rows.column("masked_labels"))[0],
+            masked_counts=masked_counts,
+            not_next=None if not_next.null_count else _flat(not_next),
+            swapped=None if swapped.null_count else _flat(swapped),
+        )
     )
-    return dataclasses.replace(_collate_masked(masked), texts=_strings(rows))
 
 
-def _collate_masked(rows: MaskedRows) -> Batch:
+def _collate_masked(rows: MaskedRows) -> MaskedBatch:
     offsets, tensors = _flat_sequences(rows.ids, rows.lengths, rows.first_lengths)
-    return Batch(
-        **tensors,
-        masked_positions_M=_int64(rows.masked_positions + np.repeat(offsets[:-1].astype(np.int64), rows.masked_counts)),
-        masked_labels_M=_int64(rows.masked_labels),
-        not_next_N=None if rows.not_next is None else _int64(rows.not_next),
-        swapped_N=None if rows.swapped is None else _int64(rows.swapped),
-    )
+    masked_positions = rows.masked_positions + np.repeat(offsets[:-1].astype(np.int64), rows.masked_counts)
+    tensors |= {"masked_positions_M": _int64(masked_positions), "masked_labels_M": _int64(rows.masked_labels)}
+    if rows.not_next is not None:
+        return NextSentenceBatch(**tensors, not_next_N=_int64(rows.not_next))
+    if rows.swapped is not None:
+        return SentenceOrderBatch(**tensors, swapped_N=_int64(rows.swapped))
+    return MaskedBatch(**tensors)
 
 
 def _int64(values: np.ndarray) -> Tensor:
     return torch.from_numpy(values.astype(np.int64, copy=False))
 
 
-def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
+def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> TextsBatch:
     """Collate rows of two texts and their hard negatives; each text is a sequence, in the order of the row."""
     ids, row_lengths = _flat_lists(rows.column("ids"))
     lengths = _lengths_of_texts(rows, row_lengths)
@@ -217,18 +243,13 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
     ids_T = np.insert(ids, begins, ids[0])  # each text begins with [CLS]
     offsets = np.concatenate(([0], np.cumsum(lengths_N)))
     prompts = _prompt_lengths(rows, lengths.shape)
-    texts = _rows_of_texts(ids_T, offsets, lengths, _flat(rows.column("parent")), prompts)
-    none = torch.zeros(0, dtype=torch.int64)
-    return Batch(
+    return TextsBatch(
         ids_T=torch.from_numpy(ids_T),
         segments_T=torch.zeros(len(ids_T), dtype=torch.int64),
         positions_T=torch.from_numpy(np.arange(len(ids_T)) - np.repeat(offsets[:-1], lengths_N)),
         offsets=torch.from_numpy(offsets.astype(np.int32)),
         maximum_length=int(lengths_N.max()),
-        masked_positions_M=none,
-        masked_labels_M=none,
-        keys=texts["keys"],
-        places=texts.get("places"),
+        **_rows_of_texts(ids_T, offsets, lengths, _flat(rows.column("parent")), prompts),
     )
 
 
@@ -244,7 +265,7 @@ def _prompt_lengths(rows: pa.Table | pa.RecordBatch, shape: tuple[int, ...]) -> 
 def _rows_of_texts(
     ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, parents: np.ndarray, prompts: np.ndarray | None = None
 ) -> dict[str, Tensor]:
-    """Return the Batch fields `keys` and `places` of rows of several texts.
+    """Return the fields `keys` and `places` of a TextsBatch.
 
     `lengths` (rows, texts of a row) are those of the sequences, 0 for no text; `parents` (rows,). `prompts` has the
     shape of `lengths`: the tokens of each text's prompt, after its [CLS]. Keys do not depend on prompts: a text has the
@@ -277,34 +298,40 @@ def _hash(ids: np.ndarray) -> int:
     return int.from_bytes(blake2b(ids.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
-def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
+def collate_labelled(rows: pa.Table | pa.RecordBatch) -> AnyBatch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
-    If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
-    SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
-    column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row. If
-    the rows have a column PASSAGE_LENGTHS, each passage or choice of a row becomes a sequence, and labels have one
-    entry per row.
+    Labels are those of the column `label` or `labels`, whichever has no nulls. If the rows have a column TEACHER (lists
+    of float32), this column becomes TaskBatch.teacher. If the rows have a column SECOND_LENGTH, each row becomes two
+    sequences, but the labels still have one entry per row. If the rows have a column TEXT_LENGTHS, each text of a row
+    becomes a sequence of a TextsBatch, and a row's parent in its `keys` is its column row. If the rows have a column
+    PASSAGE_LENGTHS, each passage or choice of a row becomes a sequence of a PassagesBatch.
 
     Raises ValueError if there are no rows.
     """
     offsets, tensors = _sequences(rows)
     if TEXT_LENGTHS in rows.schema.names:
         lengths, parents = _text_lengths(rows), _flat(rows.column("row"))
-        tensors |= _rows_of_texts(tensors["ids_T"].numpy(), offsets, lengths, parents)
+        return TextsBatch(**tensors, **_rows_of_texts(tensors["ids_T"].numpy(), offsets, lengths, parents))
+    tensors |= {"labels": _task_labels(rows), "teacher": _float_lists(rows, TEACHER)}
     if PASSAGE_LENGTHS in rows.schema.names:
-        tensors["passages"] = torch.from_numpy(_flat_lists(rows.column(PASSAGE_LENGTHS))[1].astype(np.int64))
-    empty, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
-    label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
-    labels = (
-        None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
-    )
-    teacher = (
-        torch.from_numpy(_flat_lists(rows.column(TEACHER), np.float32)[0]) if TEACHER in rows.schema.names else None
-    )
-    return Batch(
-        **tensors, masked_positions_M=empty, masked_labels_M=empty, label_N=label_N, labels=labels, teacher=teacher
-    )
+        passages = _flat_lists(rows.column(PASSAGE_LENGTHS))[1].astype(np.int64)
+        return PassagesBatch(**tensors, passages=torch.from_numpy(passages))
+    return TaskBatch(**tensors)
+
+
+def _task_labels(rows: pa.Table | pa.RecordBatch) -> Tensor:
+    """Return TaskBatch.labels."""
+    if not (label := rows.column("label")).null_count:
+        return torch.from_numpy(_flat(label).astype(np.float32))
+    return torch.zeros(0) if rows.column("labels").null_count else _float_lists(rows, "labels")
+
+
+def _float_lists(rows: pa.Table | pa.RecordBatch, name: str) -> Tensor:
+    """Return all values of a column of lists, float32; an empty tensor if the rows have no such column."""
+    if name not in rows.schema.names:
+        return torch.zeros(0)
+    return torch.from_numpy(_flat_lists(rows.column(name), np.float32)[0])
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
@@ -347,11 +374,6 @@ def _flat_sequences(ids_T: np.ndarray, lengths_N: np.ndarray, first_N: np.ndarra
 def _text_lengths(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
     """Return the column TEXT_LENGTHS, int64 (rows, texts of a row)."""
     return _flat_lists(rows.column(TEXT_LENGTHS))[0].reshape(rows.num_rows, -1)
-
-
-def _pair_labels(column: pa.ChunkedArray | pa.Array) -> np.ndarray | None:
-    """Return labels (N,); None if rows have no labels."""
-    return None if column.null_count else _flat(column)
 
 
 def _strings(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...] | None:

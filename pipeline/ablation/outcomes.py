@@ -11,9 +11,10 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
+from pipeline.config.measurements import Selection
 from pipeline.config.needs import GENERATOR
 from pipeline.config.placement import ModelPlacement, TrialPlacement
-from pipeline.config.predict import Score, Selection
+from pipeline.config.predict import Score
 from pipeline.files import storage
 from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, MaskedBatch, NextSentenceBatch, SentenceOrderBatch
 from pipeline.config import training
 from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
@@ -93,7 +93,7 @@ class Case:
         return f"{family}{self.size} {self.lengths}" + (f" {self.length}" if self.length != USUAL_LENGTH else "")
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[MaskedBatch]:
         """The case's BATCHES batches, on the CPU."""
         generators = [np.random.default_rng(seed) for seed in range(BATCHES)]
         lengths = [_lengths_of(self, rng) for rng in generators]
@@ -102,7 +102,7 @@ class Case:
         return [_batch(self, some, rng) for some, rng in zip(lengths, generators, strict=True)]
 
 
-def make_batch(case: Case, seed: int) -> Batch:
+def make_batch(case: Case, seed: int) -> MaskedBatch:
     """Return a batch on the CPU: random ids, with 15% of each sequence masked. Equal seeds give equal batches.
 
     Articles are not sorted here; `Case.batches` sorts them.
@@ -126,7 +126,7 @@ def _drawn(deciles: Any, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.interp(rng.random(count), np.linspace(0, 1, len(deciles)), deciles).astype(int)
 
 
-def _batch(case: Case, lengths_N: np.ndarray, rng: np.random.Generator) -> Batch:
+def _batch(case: Case, lengths_N: np.ndarray, rng: np.random.Generator) -> MaskedBatch:
     """Return a batch of random sequences with these lengths (N,)."""
     offsets = np.concatenate([[0], lengths_N.cumsum()])
     positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
@@ -135,23 +135,21 @@ def _batch(case: Case, lengths_N: np.ndarray, rng: np.random.Generator) -> Batch
         for start, n in zip(offsets, lengths_N, strict=False)
     ]
     masked_positions_M = np.concatenate(masked)
-    return Batch(
-        ids_T=torch.from_numpy(rng.integers(1, case.vocabulary_size, offsets[-1])),
-        segments_T=torch.from_numpy((positions_T >= np.repeat(lengths_N // 2, lengths_N)).astype(np.int64)),
-        positions_T=torch.from_numpy(positions_T),
-        offsets=torch.from_numpy(offsets.astype(np.int32)),
-        maximum_length=int(lengths_N.max()),
-        masked_positions_M=torch.from_numpy(masked_positions_M),
-        masked_labels_M=torch.from_numpy(rng.integers(1, case.vocabulary_size, len(masked_positions_M))),
-        **_pair_labels(case, rng),
-    )
-
-
-def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, Any]:
-    """Return random labels (N,) of the preset's pair task; empty if the preset's rows have no pair labels."""
-    names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
-    name = names.get(type(case.preset.sampling.pairs))
-    return {name: torch.from_numpy(rng.integers(0, 2, case.rows))} if name else {}
+    tokens: dict[str, Any] = {
+        "ids_T": torch.from_numpy(rng.integers(1, case.vocabulary_size, offsets[-1])),
+        "segments_T": torch.from_numpy((positions_T >= np.repeat(lengths_N // 2, lengths_N)).astype(np.int64)),
+        "positions_T": torch.from_numpy(positions_T),
+        "offsets": torch.from_numpy(offsets.astype(np.int32)),
+        "maximum_length": int(lengths_N.max()),
+        "masked_positions_M": torch.from_numpy(masked_positions_M),
+        "masked_labels_M": torch.from_numpy(rng.integers(1, case.vocabulary_size, len(masked_positions_M))),
+    }
+    pairs = type(case.preset.sampling.pairs)
+    if pairs is NextSentence:
+        return NextSentenceBatch(**tokens, not_next_N=torch.from_numpy(rng.integers(0, 2, case.rows)))
+    if pairs is SentenceOrder:
+        return SentenceOrderBatch(**tokens, swapped_N=torch.from_numpy(rng.integers(0, 2, case.rows)))
+    return MaskedBatch(**tokens)
 
 
 def counted(batch: Batch) -> TokenCounts:

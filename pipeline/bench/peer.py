@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch, NextSentenceBatch, SentenceOrderBatch
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.model.families.table import MODEL_TYPES, family_of
@@ -68,7 +68,7 @@ def _padding_entry(settings: Model) -> int:
     return max(0, settings.first_position - 1)
 
 
-def padded(batch: Batch, settings: Model) -> dict[str, Any]:
+def padded(batch: MaskedBatch, settings: Model) -> dict[str, Any]:
     """Return the batch in transformers' format, int64.
 
     input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out if the family has
@@ -92,9 +92,9 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     }
     if settings.segments > 1:
         inputs["token_type_ids"] = spread(batch.segments_T, indices_T, 0)
-    if batch.not_next_N is not None:
+    if isinstance(batch, NextSentenceBatch):
         inputs["next_sentence_label"] = batch.not_next_N
-    if batch.swapped_N is not None:
+    if isinstance(batch, SentenceOrderBatch):
         inputs["sentence_order_label"] = batch.swapped_N
     full = batch.tokens == N * S
     return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), indices_T, 0)}

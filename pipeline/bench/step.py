@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipeline.batch import Batch
+from pipeline.batch import AnyBatch
 from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, case_of, counted, rows_of
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
@@ -86,7 +86,7 @@ def our_step(
     optimizer: torch.optim.Optimizer,
     autocast: torch.autocast,
     graphs: SlotGraphs | None,
-    batch: Batch,
+    batch: AnyBatch,
 ) -> None:
     """Take one step as the training loop does. `objective` is `module`, compiled or not."""
     device = next(module.parameters()).device

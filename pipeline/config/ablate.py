@@ -8,7 +8,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.jobs import Pretrain
 from pipeline.config.length import number_of_tokens
 from pipeline.config.locations import Location
-from pipeline.config.predict import Selection
+from pipeline.config.measurements import Selection
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 

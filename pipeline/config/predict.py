@@ -1,17 +1,34 @@
 """Settings for predictions, for scores, and for the comparison of two encoders."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_rerank
 from pipeline.config.embed import RERANKED
 from pipeline.config.finetune import COMMON, Finetune, OnBadRows
 from pipeline.config.locations import Location
+from pipeline.config.measurements import (
+    AnswerScore,
+    BlimpScore,
+    Examples,
+    ExampleScore,
+    ForgettingScore,
+    KnownSplit,
+    LabelledFile,
+    Measurement,
+    Reranker,
+    RetrievalScore,
+    Selection,
+    SimilarityScore,
+    TripletScore,
+)
 from pipeline.config.placement import ModelPlacement
 
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
 """Settings that the comparison's --help shows first."""
+DEFAULT_SPLIT = "dev"
+"""Default split of a known task."""
 MEASURED = ("input", "task", "blimp", "heldout", "similarity", "retrieval", "triplets")
 """Settings of `Score` that choose the measurement; exactly one must be given."""
 OF_VECTORS = ("similarity", "retrieval", "triplets")
@@ -32,8 +49,6 @@ USED: dict[str, tuple[str, ...]] = {
 }
 """Setting of `Score` -> settings of MEASURED on which it has an effect."""
 Format = Literal["auto", "table", "squad", "words", "text"]
-Selection = Literal["all", "odd", "even", "fifth"]
-"""Pairs of BLiMP, by the last digits of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,9 +254,50 @@ class Score:
         )
 
     @property
-    def rerank_candidates(self) -> int:
-        """Documents of each query that rerank scores."""
-        return self.rerank_top or RERANKED
+    def measurement(self) -> Measurement:
+        """The settings of what is measured, without those of other measurements."""
+        if self.checkpoint is None:
+            assert self.predictions is not None  # __post_init__ checks that exactly one is given
+            return AnswerScore(predictions=self.predictions, questions=self._examples)
+        model: dict[str, Any] = {"checkpoint": self.checkpoint, "placement": self.placement}
+        if self.blimp is not None:
+            return BlimpScore(**model, blimp=self.blimp, pairs=self.pairs, corpus=self.corpus)
+        if self.heldout is not None:
+            return ForgettingScore(**model, heldout=self.heldout, corpus=self.corpus)
+        vectors: dict[str, Any] = model | {"against": self.against, "on_bad_rows": self.on_bad_rows}
+        text = None if self.text == Score.text else self.text
+        if self.similarity is not None:
+            return SimilarityScore(**vectors, similarity=self.similarity, text=text, pair=self.pair, label=self.label)
+        if self.triplets is not None:
+            columns = ("anchor" if text is None else text, self.pair or "positive", self.negative)
+            return TripletScore(**vectors, triplets=self.triplets, columns=columns)
+        if self.retrieval is not None:
+            return RetrievalScore(**vectors, retrieval=self.retrieval, split=self.split, reranker=self._reranker)
+        return ExampleScore(**model, examples=self._examples)
+
+    @property
+    def _examples(self) -> Examples:
+        """The labelled examples: a file, or a split of a known task."""
+        if self.input is None:
+            assert self.task is not None and self.data is not None  # __post_init__ checks that both are given
+            split = self.split or DEFAULT_SPLIT
+            return KnownSplit(task=self.task, data=self.data, split=split, on_bad_rows=self.on_bad_rows)
+        return LabelledFile(
+            input=self.input,
+            text=self.text,
+            pair=self.pair,
+            choices=self.choices,
+            label=self.label,
+            words=self.words,
+            intent=self.intent,
+            on_bad_rows=self.on_bad_rows,
+        )
+
+    @property
+    def _reranker(self) -> Reranker | None:
+        if self.rerank is None:
+            return None
+        return Reranker(checkpoint=self.rerank, top=self.rerank_top or RERANKED, label=self.rerank_label)
 
     def _require_used(self, measured: str) -> None:
         """Raise ConfigError for a setting that has no effect on what is measured: one of MEASURED, or predictions."""

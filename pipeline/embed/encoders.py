@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from pipeline.config.predict import Score
+from pipeline.config.measurements import VectorScore
 from pipeline.embed.loaded import Device, LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.model.encoder import Encoder, initialize
@@ -15,12 +15,11 @@ SEED = 0
 """Seed of the untrained encoder's weights."""
 
 
-def load_encoders(config: Score) -> dict[str, LoadedEncoder]:
+def load_encoders(config: VectorScore) -> dict[str, LoadedEncoder]:
     """Return the encoders UNTRAINED, MODEL and, if config.against is set, AGAINST. Their vectors have length 1.
 
     Raises CheckpointError for a location without an encoder.
     """
-    assert config.checkpoint is not None
     device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
     model = _scaled(load_encoder(config.checkpoint, device))
     encoders = {UNTRAINED: untrained(model), MODEL: model}
@@ -39,7 +38,7 @@ def untrained(model: LoadedEncoder) -> LoadedEncoder:
     return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)
 
 
-def named(config: Score) -> str:
+def named(config: VectorScore) -> str:
     """Return a line that says which models the names in a table stand for."""
     against = "" if config.against is None else f"; {AGAINST}: {config.against}"
     return f"{MODEL}: {config.checkpoint}; {UNTRAINED}: the same encoder with random weights{against}"

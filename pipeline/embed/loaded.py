@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer, normalizers
 from torch import nn
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, MaskedBatch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
@@ -219,7 +219,7 @@ class LoadedEncoder:
             )
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
-    def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[Text]) -> Iterator[MaskedBatch]:
         """Yield batches of at most TEXTS_AT_ONCE texts on the model's device, in the order of the texts."""
         checked = _checked(texts)
         for start in range(0, len(checked), TEXTS_AT_ONCE):

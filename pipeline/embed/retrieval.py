@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from pipeline.command_line.columns import aligned
-from pipeline.config.predict import Score
+from pipeline.config.measurements import RetrievalScore
 from pipeline.embed.encoders import MODEL, load_encoders, named
 from pipeline.embed.loaded import LoadedEncoder
 from pipeline.evaluation.paired import format_difference, over_rows
@@ -27,16 +27,16 @@ Measured = Mapping[str, Mapping[str, np.ndarray]]
 """System -> measure -> value of each query, float64 (queries,)."""
 
 
-def score_retrieval(config: Score, report: Report) -> dict[str, float]:
+def score_retrieval(config: RetrievalScore, report: Report) -> dict[str, float]:
     """Report the measures of each system, and return them as shares of 1.
 
     The keys are MEASURE for the model and "SYSTEM MEASURE" for other systems. An encoder ranks documents by the cosine
     of their vectors with the query's vector; both have the model's prompts for their side. Raises PipelineError if
     config.retrieval is not a collection, or a checkpoint has no encoder, or config.rerank does not score pairs.
     """
-    assert config.retrieval is not None
     collection = read_collection(config.retrieval, config.split, skip=config.on_bad_rows == "skip")
-    encoders, reranker = load_encoders(config), _load_reranker(config)
+    encoders, second = load_encoders(config), config.reranker
+    reranker = None if second is None else cross_encoder.load(second.checkpoint, second.label, config.placement)
     ids, documents, queries = (
         list(collection.documents), list(collection.documents.values()), list(collection.queries.values())
     )  # fmt: skip
@@ -49,8 +49,8 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
         )
         for name, encoder in encoders.items()
     }
-    if reranker is not None:
-        rankings[RERANKED] = reranked(reranker, queries, documents, rankings[MODEL], config.rerank_candidates, report)
+    if second is not None and reranker is not None:
+        rankings[RERANKED] = reranked(reranker, queries, documents, rankings[MODEL], second.top, report)
     grades = list(collection.grades.values())
     measured = {system: measure(ranked, ids, grades) for system, ranked in rankings.items()}
     for line in (*_name_lines(config), *table_lines(measured), *difference_lines(measured, _compared(measured))):
@@ -68,13 +68,6 @@ def vectors_with(encoder: LoadedEncoder, prompts: tuple[str, ...], texts: Sequen
     """
     words = encoder.recipe.prompt(None, prompts)
     return encoder.embed([words + text for text in texts], prompt="")
-
-
-def _load_reranker(config: Score) -> CrossEncoder | None:
-    """Load the cross-encoder of the settings; None if they name none."""
-    if config.rerank is None:
-        return None
-    return cross_encoder.load(config.rerank, config.rerank_label, config.placement)
 
 
 def reranked(
@@ -98,10 +91,12 @@ def reranked(
     return [np.concatenate([ranked[:top][order], ranked[top:]]) for ranked, order in zip(rankings, orders, strict=True)]
 
 
-def _name_lines(config: Score) -> list[str]:
+def _name_lines(config: RetrievalScore) -> list[str]:
     """Return the lines that say what the systems of the table are."""
-    best = f"{RERANKED}: the first {config.rerank_candidates:,} documents of {MODEL}, in the order of {config.rerank}"
-    return [named(config), *([] if config.rerank is None else [best]), bm25.DESCRIPTION]
+    lines, second = [named(config)], config.reranker
+    if second is not None:
+        lines.append(f"{RERANKED}: the first {second.top:,} documents of {MODEL}, in the order of {second.checkpoint}")
+    return [*lines, bm25.DESCRIPTION]
 
 
 def _compared(measured: Measured) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pipeline.command_line.columns import aligned
-from pipeline.config.predict import Score
+from pipeline.config.measurements import SimilarityScore, TripletScore, VectorScore
 from pipeline.embed.encoders import MODEL, load_encoders, named
 from pipeline.predict.score import pairs_of, triplets_of
 from pipeline.reporting import Report
@@ -22,13 +22,12 @@ Cosines = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 """Returns the cosine of each pair of texts, float (N,)."""
 
 
-def score_similarity(config: Score, report: Report) -> dict[str, float]:
+def score_similarity(config: SimilarityScore, report: Report) -> dict[str, float]:
     """Report Pearson's and Spearman's correlation of cosines and given scores, for the model and the baselines.
 
     The keys of the result are METRIC for the model and "SYSTEM METRIC" for other systems. Raises PipelineError if the
     file cannot be read, or a checkpoint has no encoder.
     """
-    assert config.similarity is not None
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     pairs = pairs_of(config, bad)
     report(", ".join([f"{config.similarity}: {len(pairs.scores):,} pairs", *bad.words()]))
@@ -39,13 +38,12 @@ def score_similarity(config: Score, report: Report) -> dict[str, float]:
     return _report_scores(config, scores, report)
 
 
-def score_triplets(config: Score, report: Report) -> dict[str, float]:
+def score_triplets(config: TripletScore, report: Report) -> dict[str, float]:
     """Report in how many triplets the anchor is nearer to the positive than to the negative text; ties count one half.
 
     The keys of the result are "accuracy" for the model and "SYSTEM accuracy" for other systems. Raises PipelineError if
     the file cannot be read, or a checkpoint has no encoder.
     """
-    assert config.triplets is not None
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     triplets = triplets_of(config, bad)
     anchors, positives, negatives = map(list, zip(*triplets))
@@ -58,7 +56,7 @@ def score_triplets(config: Score, report: Report) -> dict[str, float]:
     return _report_scores(config, scores, report)
 
 
-def _systems(config: Score) -> dict[str, Cosines]:
+def _systems(config: VectorScore) -> dict[str, Cosines]:
     """Return the function of each system that is scored: the baseline of word counts, then the encoders."""
     encoders = load_encoders(config)
     return {WORDS: word_cosines} | {name: _cosines_of(encoder.embed) for name, encoder in encoders.items()}
@@ -76,7 +74,7 @@ def _cosines_of(embed: Callable[[Sequence[str]], np.ndarray]) -> Cosines:
     return cosines
 
 
-def _report_scores(config: Score, scores: Mapping[str, Mapping[str, float]], report: Report) -> dict[str, float]:
+def _report_scores(config: VectorScore, scores: Mapping[str, Mapping[str, float]], report: Report) -> dict[str, float]:
     """Report the scores as a table in percent, and return them as shares; `scores` is {system: {metric: share}}.
 
     The keys of the result are METRIC for the model and "SYSTEM METRIC" for other systems.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import MaskedBatch, collate
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -161,7 +161,7 @@ def word_entries(vocabulary: Vocabulary) -> list[str]:
     return words
 
 
-def _blank_batch(sentences: list[Hidden], vocabulary: Vocabulary) -> Batch:
+def _blank_batch(sentences: list[Hidden], vocabulary: Vocabulary) -> MaskedBatch:
     """Return a batch of the sequences [CLS] sentence [SEP]; each sentence's hidden word is masked."""
     rows = []
     for sentence in sentences:

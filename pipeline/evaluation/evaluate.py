@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.batch import Batch
+from pipeline.batch import AnyBatch, TextsBatch
 from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.evaluation.gather import gather_slots
 from pipeline.objectives.table import Pretraining
@@ -33,7 +33,7 @@ def heldout_shares(
 
 
 def evaluate(
-    module: Pretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
+    module: Pretraining, batches: Sequence[AnyBatch], *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
     """Return held-out metrics of the module in evaluation mode: losses in nats, accuracies from 0 to 1.
 
@@ -52,7 +52,7 @@ def evaluate(
 
 def _sum_scores(
     module: Pretraining,
-    batches: Sequence[Batch],
+    batches: Sequence[AnyBatch],
     world: int,
     device: torch.device,
     autocast: torch.autocast,
@@ -72,7 +72,7 @@ def _sum_scores(
 
 
 def _compare_all(
-    module: Pretraining, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
+    module: Pretraining, batches: Sequence[TextsBatch], world: int, device: torch.device, autocast: torch.autocast
 ) -> Sums:
     """Return the sums of the scores of the rows of all ranks; each row is compared with all others."""
     with torch.inference_mode(), autocast:
@@ -81,9 +81,9 @@ def _compare_all(
     return module.scores(_of_all_ranks(texts, none, world), _all_keys(module, batches, world).to(device))
 
 
-def _all_keys(module: Pretraining, batches: Sequence[Batch], world: int) -> torch.Tensor:
-    """Return the keys of the rows of all ranks, as in Batch.keys, on the CPU."""
-    keys = {number: batch.keys for number, batch in enumerate(batches) if batch.keys is not None}
+def _all_keys(module: Pretraining, batches: Sequence[TextsBatch], world: int) -> torch.Tensor:
+    """Return the keys of the rows of all ranks, as in TextsBatch.keys, on the CPU."""
+    keys = {number: batch.keys for number, batch in enumerate(batches)}
     return _of_all_ranks(keys, torch.zeros(0, 3 + module.negatives, dtype=torch.int64), world)
 
 
@@ -104,7 +104,7 @@ def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tu
     return {name: (total, count) for name, (total, count) in zip(sums, table.tolist(), strict=True)}
 
 
-def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
+def baselines(module: Pretraining, batches: Sequence[AnyBatch], counts: np.ndarray, world: int) -> dict[str, float]:
     """Return the objective's baselines on the rows that `evaluate` scores, over all ranks; every rank must call it.
 
     `counts` (V,) are the entries' occurrences in training text.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import AnyBatch, collate
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import EVALUATED_WINDOWS
@@ -27,7 +27,7 @@ def heldout_batches(
     rank: int,
     world: int,
     language: str | None = None,
-) -> list[Batch]:
+) -> list[AnyBatch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
     The windows of a rank are those of `heldout_shares`. Only text in `language` is used; default: all text. Empty if

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import MaskedBatch, collate
 from pipeline.evaluation.evaluate import SEED
 from pipeline.objectives.table import Pretraining
 from pipeline.text.encoded_words import EncodedWords
@@ -33,7 +33,7 @@ BITS_A_BYTE = 8  # extra cost of a masked word that contains an [UNK], because [
 class HeldoutWords:
     """This rank's share of the held-out sentences with masked words."""
 
-    batches: Sequence[Batch]
+    batches: Sequence[MaskedBatch]
     words: int
     """Number of masked words."""
     bytes: int

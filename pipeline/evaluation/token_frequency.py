@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.objectives.table import Pretraining
 
 EDGES = (1, 10, 100, 1_000, 10_000)
@@ -38,7 +38,7 @@ class LossByFrequency:
 
 def heldout_loss_by_frequency(
     module: Pretraining,
-    batches: Sequence[Batch],
+    batches: Sequence[MaskedBatch],
     counts: np.ndarray,
     *,
     world: int,
@@ -59,7 +59,7 @@ def heldout_loss_by_frequency(
     return of_sums(sums.numpy())
 
 
-def _position_losses(module: Pretraining, batches: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _position_losses(module: Pretraining, batches: Sequence[MaskedBatch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the loss float64 (M,), the correctness bool (M,) and the label int64 (M,) of every masked position.
 
     For replaced tokens (ELECTRA), the losses are the generator's.

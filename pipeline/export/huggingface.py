@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
@@ -84,7 +84,7 @@ VECTORS = {
     "attention": "a mean of the last hidden states with learned weights",
 }
 """Pooling -> its description."""
-Logits = Callable[[Batch], dict[str, Tensor]]
+Logits = Callable[[MaskedBatch], dict[str, Tensor]]
 """Function from a batch to logits by head, such as an objective's `outputs`."""
 
 
@@ -217,7 +217,7 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     if module.publishes_hidden_states:
         encoder = AutoModel.from_pretrained(folder).eval()
 
-        def hidden(batch: Batch) -> dict[str, Tensor]:
+        def hidden(batch: MaskedBatch) -> dict[str, Tensor]:
             inputs = padded(batch, trained.model)
             return {"hidden": encoder(**inputs).last_hidden_state[inputs["attention_mask"].bool()]}
 
@@ -229,7 +229,7 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     more_heads = pair_logits or "replaced" in folders
     whole = (AutoModel if headless else AutoModelForPreTraining).from_pretrained(folder).eval() if more_heads else None
 
-    def logits(batch: Batch) -> dict[str, Tensor]:
+    def logits(batch: MaskedBatch) -> dict[str, Tensor]:
         inputs = padded(batch, trained.model)
         real = inputs["attention_mask"].bool()
         outputs = {"masked": masked(**inputs).logits[real]}

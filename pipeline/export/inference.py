@@ -11,7 +11,7 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import Batch, MaskedBatch, collate
 from pipeline.export.trained import Trained
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
@@ -34,12 +34,12 @@ def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
     return tokenizer
 
 
-def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
+def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> MaskedBatch:
     """Encode each text as [CLS] text [SEP]. Masked positions are the positions of mask tokens; labels are dummies."""
     return batch_of(tokenizer.encode_batch(list(texts)), mask_id)
 
 
-def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
+def batch_of(encodings: Sequence[Encoding], mask_id: int) -> MaskedBatch:
     """Build a batch from encodings. Masked positions are the positions of mask tokens; labels are dummies."""
     # Not through Arrow, which imports pandas for the first list that it is given, and takes longer for few texts.
     ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
@@ -53,14 +53,13 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
             masked_positions=np.concatenate(masked),
             masked_labels=np.full(counts.sum(), mask_id),
             masked_counts=counts,
-            not_next=np.zeros(len(ids), bool),
         )
     )
 
 
 def batches_by_length(
     texts: Sequence[str | tuple[str, str]], tokenizer: Tokenizer, mask_id: int
-) -> Iterator[tuple[list[int], Batch]]:
+) -> Iterator[tuple[list[int], MaskedBatch]]:
     """Yield batches of texts of similar lengths, each with the indexes of its texts.
 
     The batches depend only on the texts and the tokenizer.
@@ -103,7 +102,7 @@ def pooled_by(
 
 @torch.inference_mode()
 def fill_masks(
-    trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
+    trained: Trained, batch: MaskedBatch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
     """Return the `top` most likely entries for each mask token of each text, the best first.
 

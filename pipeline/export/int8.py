@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, quiet, run, session
@@ -94,7 +94,9 @@ def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
-def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[MeasuredGraph, MeasuredGraph]:
+def compare(
+    float32: Path, int8: Path, rows: Sequence[MaskedBatch], model: Model
+) -> tuple[MeasuredGraph, MeasuredGraph]:
     """Measure the fill-mask graphs of the folders `float32` and `int8`; return float32's measurements, then int8's.
 
     `rows` are batches of one sequence each. The graphs alternate, so that other load on the machine affects both.
@@ -115,7 +117,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> t
     return measured[0], measured[1]
 
 
-def _score(graph: "InferenceSession", batch: Batch, model: Model) -> tuple[float, int, float]:
+def _score(graph: "InferenceSession", batch: MaskedBatch, model: Model) -> tuple[float, int, float]:
     """Return the sum of cross-entropies in nats, the number of right first guesses, and the seconds of the graph.
 
     `batch` has one sequence. The sum and the number are over the masked positions of this sequence.

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.errors import DataError
 from pipeline.evaluation.heldout import heldout_batches
 from pipeline.export.card import Lineage, Made, corpus_problem
@@ -105,7 +105,7 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
     return folder
 
 
-def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
+def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[MaskedBatch], str | None]:
     """Return (batches, reason): batches of one held-out sequence each, masked as in the run's evaluations.
 
     With held-out text, the reason is None. Without it, the batches repeat one random sequence, and the reason states
@@ -127,7 +127,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
     ] * HELDOUT_ROWS, problem
 
 
-def _comparison(float32: MeasuredGraph, int8: MeasuredGraph, batches: list[Batch], problem: str | None) -> str:
+def _comparison(float32: MeasuredGraph, int8: MeasuredGraph, batches: list[MaskedBatch], problem: str | None) -> str:
     """Return the card's table that compares float32 and int8 graphs, and a description of the measurement."""
     term = MLM.upper()
     figures = {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import Batch, MaskedBatch, collate
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.model.families.table import family_of
@@ -31,7 +31,7 @@ def _padding_entry(model: Model) -> int:
     return max(0, model.first_position - 1)
 
 
-def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
+def probes(model: Model, vocabulary_size: int) -> Iterator[MaskedBatch]:
     """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length.
 
     Without position embeddings, no row of a table depends on the maximum length, and MOST_TOKENS are enough.
@@ -44,7 +44,7 @@ def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
         yield probe(model, vocabulary_size, lengths)
 
 
-def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
+def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> MaskedBatch:
     """Return sequences of random ids with labels at every position.
 
     If models of this family recognise padding by its id, the padding id does not occur.

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.measurements import ExampleScore
 from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
 from pipeline.files import storage
-from pipeline.predict.score import of_file
+from pipeline.predict.score import read_examples
 from pipeline.tasks.kinds import KINDS, saved_task
 from pipeline.tasks.scored_pairs import pair_columns
 from pipeline.tasks.task import Task
@@ -25,12 +26,10 @@ def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
     A pair column is left out if the task has none. A text column with the default name is left out too, if the file may
     have a format of its own. If a name is not known, "COLUMN" stands for it.
     """
+    own_format = KINDS[task.kind].labelled.own_file != "table"
     if config.train is not None:
-        default = Finetune.text
-        return None if KINDS[
-            task.kind
-        ].labelled.own_file != "table" and config.text == default else config.text, config.pair
-    if KINDS[task.kind].labelled.own_file != "table":
+        return None if own_format and config.text == Finetune.text else config.text, config.pair
+    if own_format:
         return None, None
     split = next((split for split in task.splits if split.name.startswith("test")), None)
     if split is None:
@@ -71,7 +70,9 @@ def score_settings(config: Finetune, task: Task, checkpoint: str) -> Score:
 def require_readable(config: Finetune, task: Task) -> None:
     """Raise DataError, before any training, if the test file cannot be read or has labels that the task lacks."""
     if config.test is not None:
-        of_file(score_settings(config, task, ""), saved_task(task))
+        measured = score_settings(config, task, "").measurement
+        assert isinstance(measured, ExampleScore)
+        read_examples(measured.examples, saved_task(task))
 
 
 def predict_settings(config: Finetune, task: Task, model: str) -> Predict:

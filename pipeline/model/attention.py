@@ -55,72 +55,11 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalBlocks:
-    """Blocks of tokens, each of one sequence, for local attention with global tokens: the queries of a block see its
-    own and both neighbouring blocks, and the global tokens of its sequence.
-    """
-
-    block: int
-    """Tokens per block, B."""
-    slots_T: Tensor
-    """int64: index of each token among the C * B positions of C blocks."""
-    keys: Tensor
-    """int64 (C, G): index in the flat batch of the global tokens that a block sees."""
-    mask: Tensor
-    """bool (C, 1, B, 3 B + G): True where a query attends to a key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GlobalTokens:
-    """Tokens that attend to their whole sequence, and to which their whole sequence attends: the first of each."""
-
-    reach: int
-    """Tokens on each side that other tokens attend to."""
-    most: int
-    """Global tokens of the sequence with most, G."""
-    is_global_T: Tensor
-    """bool."""
-    indices: Tensor
-    """int64 (N, G): index of each global token in the flat batch."""
-    exists: Tensor
-    """bool (N, G): False where a sequence has fewer global tokens; the index is then of another token."""
-    blocks: GlobalBlocks | None
-    """Blocks of the other tokens' attention; None: the window covers all sequences."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockGroup:
-    """Sequences with the same number of blocks for block-sparse attention: n sequences of C blocks of B tokens, each
-    attending to K blocks.
-    """
-
-    tokens_T: Tensor
-    """int64: the group's tokens in the flat batch."""
-    slots_T: Tensor
-    """int64: index of each of these tokens in the padded order of n * C * B positions."""
-    real: Tensor
-    """bool (n, C, B): True for tokens, False for padding, which only a last block has."""
-    keys: Tensor
-    """int64 (H, C - 2, K): the blocks that blocks 1 to C - 2 attend to; a block may occur several times."""
-    counted: Tensor
-    """bool (C - 2, K): False for a block of `keys` that is global and in the window, and is counted once already."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blocks:
-    """Sequences of a batch by their attention in a layer with block-sparse attention."""
-
-    groups: tuple[BlockGroup, ...]
-    """Long sequences."""
-    full_T: Tensor | None
-    """int64: the tokens of short sequences, which have full attention, in the flat batch; None: no such sequence."""
-    full: "Layout | None"
-    """Layout of the short sequences as a batch of their own."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
+    """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend.
+
+    Attention with global tokens or with blocks of its own has a subclass in its file.
+    """
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -135,10 +74,6 @@ class Layout:
     """Embeddings of relative positions (R, width) for disentangled attention; None: distances do not enter scores."""
     band: Band | None = None
     """Blocks of local attention; None: a token attends to all tokens of its sequence."""
-    global_tokens: GlobalTokens | None = None
-    """Tokens that attend to all tokens of their sequence in spite of local attention; None: no token does."""
-    blocks: Blocks | None = None
-    """Blocks of block-sparse attention; None: all sequences have full attention."""
 
 
 def layout_of(batch: Batch, *, for_compiled: bool = False) -> Layout:

@@ -7,7 +7,7 @@ Shapes: H heads, D width of a head, T tokens; a group has n sequences of C block
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,8 +17,45 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
-from pipeline.model.attention import BlockGroup, Blocks, Layout, attention, explicit_attention, layout_of
+from pipeline.model.attention import Layout, attention, explicit_attention, layout_of
 from pipeline.model.random_blocks import random_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockGroup:
+    """Sequences with the same number of blocks for block-sparse attention: n sequences of C blocks of B tokens, each
+    attending to K blocks.
+    """
+
+    tokens_T: Tensor
+    """int64: the group's tokens in the flat batch."""
+    slots_T: Tensor
+    """int64: index of each of these tokens in the padded order of n * C * B positions."""
+    real: Tensor
+    """bool (n, C, B): True for tokens, False for padding, which only a last block has."""
+    keys: Tensor
+    """int64 (H, C - 2, K): the blocks that blocks 1 to C - 2 attend to; a block may occur several times."""
+    counted: Tensor
+    """bool (C - 2, K): False for a block of `keys` that is global and in the window, and is counted once already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Sequences of a batch by their attention in a layer with block-sparse attention."""
+
+    groups: tuple[BlockGroup, ...]
+    """Long sequences."""
+    full_T: Tensor | None
+    """int64: the tokens of short sequences, which have full attention, in the flat batch; None: no such sequence."""
+    full: Layout | None
+    """Layout of the short sequences as a batch of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockLayout(Layout):
+    """Layout of a batch with sequences that are too long for full attention."""
+
+    blocks: Blocks
 
 
 def block_layouts(layouts: list[Layout], batch: Batch, model: Model) -> list[Layout]:
@@ -39,8 +76,8 @@ def block_layouts(layouts: list[Layout], batch: Batch, model: Model) -> list[Lay
         for blocks in np.unique(blocks_N[blocks_N > 0])
     ]
     return [
-        replace(
-            layout,
+        BlockLayout(
+            **vars(layout),
             blocks=Blocks(groups=tuple(_group(*parts, model, layer) for parts in padded), full_T=full_T, full=full),
         )
         for layer, layout in enumerate(layouts)
@@ -58,8 +95,7 @@ def _full(batch: Batch, lengths: np.ndarray, chosen: np.ndarray) -> tuple[Tensor
 def _batch_of(batch: Batch, tokens_T: Tensor, lengths: np.ndarray) -> Batch:
     """Return the sequences with these tokens as a batch of their own, for its layout only."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-    return replace(
-        batch,
+    return Batch(
         ids_T=batch.ids_T[tokens_T],
         segments_T=batch.segments_T[tokens_T],
         positions_T=batch.positions_T[tokens_T],
@@ -96,15 +132,14 @@ def _group(tokens_T: Tensor, slots_T: Tensor, real: Tensor, model: Model, layer:
     )
 
 
-def block_sparse_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
+def block_sparse_attention(qkv: Tensor, layout: BlockLayout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token, with scores scaled by 1 / sqrt(D).
 
-    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. `layout` must have blocks. A token of
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. A token of
     a block that is both global and in the window counts once; a token of a random block that is also one of these (see
     pipeline.model.random_blocks) counts twice, as published. Dropout applies to the attention weights, also of long
     sequences, for which the published codes have none; its probability must be 0 outside training.
     """
-    assert layout.blocks is not None
     blocks, tokens, outputs = layout.blocks, [], []
     if blocks.full is not None and blocks.full_T is not None:
         tokens.append(blocks.full_T)

@@ -24,8 +24,8 @@ from pipeline.config.model_parts import (
 )
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
-from pipeline.model.attention import GlobalTokens, Layout, attention, layout_of
-from pipeline.model.block_sparse import block_layouts, block_sparse_attention
+from pipeline.model.attention import Layout, attention, layout_of
+from pipeline.model.block_sparse import BlockLayout, block_layouts, block_sparse_attention
 from pipeline.model.disentangled import (
     BucketedSelfAttention,
     DisentangledSelfAttention,
@@ -34,7 +34,14 @@ from pipeline.model.disentangled import (
 )
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
-from pipeline.model.global_local import GlobalUse, global_attention, global_tokens, local_attention
+from pipeline.model.global_local import (
+    GlobalLayout,
+    GlobalTokens,
+    GlobalUse,
+    global_attention,
+    local_attention,
+    with_global_tokens,
+)
 from pipeline.model.norm import LayerNorm
 from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
@@ -57,9 +64,11 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(settings.width, settings.width, bias=settings.bias)
 
     def forward(self, hidden_T: Tensor, layout: Layout) -> Tensor:
-        attend = attention if layout.band is None else windowed_attention
-        attend = attend if layout.blocks is None else block_sparse_attention
-        gathered = attend(self.projected(hidden_T, layout), layout, self.dropout if self.training else 0.0)
+        qkv, probability = self.projected(hidden_T, layout), self.dropout if self.training else 0.0
+        if isinstance(layout, BlockLayout):
+            gathered = block_sparse_attention(qkv, layout, probability)
+        else:
+            gathered = (attention if layout.band is None else windowed_attention)(qkv, layout, probability)
         return self.output(gathered.reshape(hidden_T.shape))
 
     def projected(self, hidden_T: Tensor, layout: Layout) -> Tensor:
@@ -78,9 +87,9 @@ class GlobalLocalSelfAttention(SelfAttention):
         self.global_query, self.global_key, self.global_value = (nn.Linear(width, width, bias=bias) for _ in range(3))
 
     def forward(self, hidden_T: Tensor, layout: Layout) -> Tensor:
-        chosen = layout.global_tokens
-        if chosen is None:
+        if not isinstance(layout, GlobalLayout):
             return super().forward(hidden_T, layout)
+        chosen = layout.global_tokens
         probability = self.dropout if self.training else 0.0
         near = local_attention(self.projected(hidden_T, layout), layout, probability)
         whole = global_attention(self.global_projected(hidden_T, chosen), layout, probability)
@@ -271,8 +280,7 @@ class Encoder(nn.Module):
         if self.relative is not None:
             layout = replace(layout, relative_R=self.relative(batch.maximum_length))
         if isinstance(model.attention, GlobalLocalAttention):
-            chosen = global_tokens(batch, layout, self.global_use, model.attention.reach)
-            layout = replace(layout, global_tokens=chosen)
+            layout = with_global_tokens(layout, batch, self.global_use, model.attention.reach)
         reaches = [model.reach(number) for number in range(model.layers)]
         layouts = {reach: _of_layer(layout, batch, model, reach) for reach in set(reaches)}
         return block_layouts([layouts[reach] for reach in reaches], batch, model)
@@ -342,7 +350,7 @@ def _of_layer(layout: Layout, batch: Batch, model: Model, reach: int | None) -> 
         layout = replace(layout, rotation=rotation(batch.positions_T, model.width // model.heads, theta))
     return (
         layout
-        if reach is None or layout.global_tokens is not None
+        if reach is None or isinstance(layout, GlobalLayout)
         else replace(layout, band=band(layout, batch.tokens, reach))
     )
 

@@ -7,7 +7,7 @@ Shapes: T tokens of the batch, N sequences, C blocks of B tokens, G global token
 width of a head.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,14 +15,64 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.model.attention import GlobalBlocks, GlobalTokens, Layout, attention, explicit_attention, in_groups
+from pipeline.model.attention import Layout, attention, explicit_attention, in_groups
 from pipeline.model.windows import LEAST_BLOCK
 
 GlobalUse = Literal["none", "first", "question", "second"]
 """Global tokens of a sequence: none, the first token, all tokens before its first [SEP], or all of its second text."""
 
 
-def global_tokens(batch: Batch, layout: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
+@dataclass(frozen=True, kw_only=True)
+class GlobalBlocks:
+    """Blocks of tokens, each of one sequence, for local attention with global tokens: the queries of a block see its
+    own and both neighbouring blocks, and the global tokens of its sequence.
+    """
+
+    block: int
+    """Tokens per block, B."""
+    slots_T: Tensor
+    """int64: index of each token among the C * B positions of C blocks."""
+    keys: Tensor
+    """int64 (C, G): index in the flat batch of the global tokens that a block sees."""
+    mask: Tensor
+    """bool (C, 1, B, 3 B + G): True where a query attends to a key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalTokens:
+    """Tokens that attend to their whole sequence, and to which their whole sequence attends: the first of each."""
+
+    reach: int
+    """Tokens on each side that other tokens attend to."""
+    most: int
+    """Global tokens of the sequence with most, G."""
+    is_global_T: Tensor
+    """bool."""
+    indices: Tensor
+    """int64 (N, G): index of each global token in the flat batch."""
+    exists: Tensor
+    """bool (N, G): False where a sequence has fewer global tokens; the index is then of another token."""
+    blocks: GlobalBlocks | None
+    """Blocks of the other tokens' attention; None: the window covers all sequences."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalLayout(Layout):
+    """Layout of a batch in which some tokens attend to all tokens of their sequence in spite of local attention."""
+
+    global_tokens: GlobalTokens
+
+
+def with_global_tokens(layout: Layout, batch: Batch, use: GlobalUse, reach: int) -> Layout:
+    """Return the layout with the batch's global tokens, beside which a token attends to `reach` tokens on each side.
+
+    The layout is unchanged if no token is global.
+    """
+    chosen = _global_tokens(batch, layout, use, reach)
+    return layout if chosen is None else GlobalLayout(**vars(layout), global_tokens=chosen)
+
+
+def _global_tokens(batch: Batch, layout: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
     """Return the global tokens of a batch whose other tokens attend to `reach` tokens on each side; None: no token.
 
     With "question", the host waits for the device, because the longest question determines the size of tensors. With
@@ -84,14 +134,13 @@ def _blocks(batch: Batch, sequence_T: Tensor, chosen: GlobalTokens) -> GlobalBlo
     return GlobalBlocks(block=block, slots_T=slots_T, keys=chosen.indices[sequence_C], mask=mask)
 
 
-def local_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
+def local_attention(qkv: Tensor, layout: GlobalLayout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token over the near and the global tokens of its sequence.
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype, with scores scaled by 1 / sqrt(D).
-    `layout` must have global tokens. Outputs of the global tokens themselves have no meaning. Dropout applies to the
+    Outputs of the global tokens themselves have no meaning. Dropout applies to the
     attention weights; its probability must be 0 outside training.
     """
-    assert layout.global_tokens is not None
     if layout.global_tokens.blocks is None:  # the window covers all sequences, and contains their global tokens
         return attention(qkv, layout, dropout_probability)
     return _in_blocks(qkv, layout.global_tokens.blocks, dropout_probability)
@@ -110,13 +159,12 @@ def _in_blocks(qkv: Tensor, layout: GlobalBlocks, dropout_probability: float) ->
     return out.transpose(1, 2).reshape(C * B, H, D)[layout.slots_T]
 
 
-def global_attention(qkv: Tensor, layout: Layout, dropout_probability: float) -> Tensor:
+def global_attention(qkv: Tensor, layout: GlobalLayout, dropout_probability: float) -> Tensor:
     """Return the attention output of global tokens over their whole sequences, from projections of their own.
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype; only the rows of global tokens have a
     meaning.
     """
-    assert layout.global_tokens is not None
     most = layout.global_tokens.most
 
     def attend(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Tensor:

@@ -13,9 +13,10 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
 from pipeline.model.attention import Layout
-from pipeline.model.block_sparse import times_counted
+from pipeline.model.block_sparse import BlockLayout, times_counted
 from pipeline.model.disentangled import Disentangled
 from pipeline.model.encoder import Encoder, Layer
+from pipeline.model.global_local import GlobalLayout
 
 Layers = int | Sequence[int] | Literal["mean of last four"]
 LAST = 4
@@ -72,17 +73,18 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
 def _weights(layer: Layer, hidden_T: Tensor, layout: Layout) -> Tensor:
     if isinstance(layer.attention, Disentangled):
         return layer.attention.scores(hidden_T, layout).softmax(-1)
-    inputs_T, chosen = layer.attention_input(hidden_T), layout.global_tokens
+    inputs_T = layer.attention_input(hidden_T)
     scores = _scores(layer.attention.projected(inputs_T, layout))
     positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
     distances = (positions_T - positions_T[:, None]).abs()
     if layout.band is not None:
         scores = scores.masked_fill(distances > layout.band.reach, -math.inf)
-    if layout.blocks is not None:  # a block that is counted twice has twice the weight
+    if isinstance(layout, BlockLayout):  # a block that is counted twice has twice the weight
         counts = times_counted(layout.blocks.groups[0]).to(scores.dtype)
         scores = scores + counts.log()[:, : len(hidden_T), : len(hidden_T)]
-    if chosen is None:
+    if not isinstance(layout, GlobalLayout):
         return scores.softmax(-1)
+    chosen = layout.global_tokens
     scores = scores.masked_fill((distances > chosen.reach) & ~chosen.is_global_T, -math.inf)
     whole = _scores(layer.attention.global_projected(inputs_T, chosen))
     return torch.where(chosen.is_global_T[:, None], whole, scores).softmax(-1)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, PassagesBatch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import ClassificationHead, HeadLayer
@@ -36,25 +36,22 @@ class ChoiceTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.choose_global_tokens("second")
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: PassagesBatch) -> Terms:
         """Return {TASK: (cross-entropy of the right choices, summed over R rows, R)}; the loss is a float32 scalar."""
-        assert batch.label_N is not None and batch.passages is not None
-        right_R = first_of_rows(batch.passages) + batch.label_N.long()
+        right_R = first_of_rows(batch.passages) + batch.labels.long()
         total = -log_shares(self.scores(batch), batch.passages)[right_R].sum()
         return {TASK: (total, self.counts(batch)[TASK])}
 
-    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+    def counts(self, batch: PassagesBatch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}. The divisor is the number of rows."""
-        assert batch.passages is not None
         return {TASK: len(batch.passages)}
 
-    def logits(self, batch: Batch) -> Tensor:
+    def logits(self, batch: PassagesBatch) -> Tensor:
         """Return the scores of each row's choices, float32 (R, C); minus infinity after the choices of a row.
 
         The host waits for the device, which counts the choices of the longest row.
         """
         counts_R, scores_N = batch.passages, self.scores(batch)
-        assert counts_R is not None
         row_N = torch.repeat_interleave(counts_R, output_size=batch.sequences)
         number_N = torch.arange(batch.sequences, device=row_N.device) - first_of_rows(counts_R)[row_N]
         scores = scores_N.new_full((len(counts_R), int(counts_R.max())), -torch.inf)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, TextsBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
@@ -91,12 +91,11 @@ class ContrastiveTexts(Pretraining):
         config = {"in_features": self.attention.in_features}
         return (TextLayer(folder=ATTENTION, prefix=POOLER, published="linear.", config=config),)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: TextsBatch) -> dict[str, int]:
         """Return {term: number of rows} without a forward pass."""
-        assert batch.keys is not None
         return {CONTRASTIVE: len(batch.keys)}
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TextsBatch) -> Tensor:
         """Return the vectors of both texts and of the hard negatives of each row, float32 (N, 2 + K, W).
 
         The vector of a negative that a row does not have is 0.
@@ -104,7 +103,6 @@ class ContrastiveTexts(Pretraining):
         pooled = pool(self.encoder(batch), batch, self.attention or self.pooling)
         vectors, width = F.normalize(pooled, dim=1), pooled.shape[1]
         if batch.places is not None:
-            assert batch.keys is not None
             every = vectors.new_zeros(len(batch.keys) * (2 + self.negatives), width)
             vectors = every.index_copy(0, batch.places, vectors)
         return vectors.view(-1, 2 + self.negatives, width)
@@ -160,7 +158,7 @@ class Compared:
 def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compared]:
     """Yield the comparisons of N rows, both directions of each block; `texts` are vectors of length 1, (N, 2 + K, W).
 
-    `keys` (N, 3 + K) are those of Batch.keys.
+    `keys` (N, 3 + K) are those of TextsBatch.keys.
     """
     with torch.autocast(texts.device.type, enabled=False):
         for rows in _blocks(len(texts)):

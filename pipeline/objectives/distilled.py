@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Distilled, chosen_layers
@@ -73,7 +73,7 @@ class DistilledTokens(MaskedTokens):
         assert len(self._teacher) == 1, "a student needs a teacher: call learn_from first"
         return self._teacher[0]
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: MaskedBatch) -> dict[str, int]:
         """Return {term: count} without a forward pass.
 
         MLM counts masked positions, and COSINE counts all tokens. SOFT counts masked positions if
@@ -82,7 +82,7 @@ class DistilledTokens(MaskedTokens):
         counts = {SOFT: batch.masked if self.only_masked else batch.tokens, MLM: batch.masked, COSINE: batch.tokens}
         return {term: counts[term] for term in self.terms}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: MaskedBatch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars."""
         hidden_T = self.encoder(batch)
         losses = self._imitation(hidden_T, batch)
@@ -91,7 +91,7 @@ class DistilledTokens(MaskedTokens):
             losses[MLM] = self.masked_token_head.loss(hidden_M, self.words, batch.masked_labels_M)
         return {term: (losses[term], count) for term, count in self.counts(batch).items()}
 
-    def _imitation(self, hidden_T: Tensor, batch: Batch) -> dict[str, Tensor]:
+    def _imitation(self, hidden_T: Tensor, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return the summed losses of the terms that compare the student's states (T, width) with the teacher."""
         losses: dict[str, Tensor] = {}
         if self.weights.keys() <= {MLM}:
@@ -114,7 +114,7 @@ class DistilledTokens(MaskedTokens):
         return (MLM, MLM_ACCURACY, *(term for term in self.terms if term != MLM))
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Terms:
+    def scores(self, batch: MaskedBatch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count).
 
         The sums are loss and accuracy at masked tokens, and the other terms of `forward`.
@@ -129,7 +129,7 @@ class DistilledTokens(MaskedTokens):
         return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
 
     @torch.no_grad()
-    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    def baseline_sums(self, batches: Sequence[MaskedBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums of the unigram baseline, as `unigram_sums` does, and the sums of the teacher."""
         sums = dict.fromkeys(TEACHER_SCORES.values(), (0.0, 0.0))
         for batch in batches:
@@ -153,7 +153,7 @@ def _output(model: MaskedTokens, hidden_T: Tensor) -> Output:
     return Output(head.transform(hidden_T), model.words, head.bias)
 
 
-def _masked_scores(logits: Tensor, batch: Batch) -> Terms:
+def _masked_scores(logits: Tensor, batch: MaskedBatch) -> Terms:
     """Return loss and correct answers at the masked positions, each as (sum, count); `logits` are (M, V)."""
     labels = batch.masked_labels_M
     return {

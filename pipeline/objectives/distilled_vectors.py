@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import StringBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import DistilledVectors
@@ -94,11 +94,11 @@ class VectorStudent(Pretraining):
         config = sizes | {"bias": True, "activation_function": IDENTITY}
         return (TextLayer(folder=DENSE, prefix=PROJECTION, published="linear.", config=config),)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: StringBatch) -> dict[str, int]:
         """Return {term: number of texts} without a forward pass."""
         return {VECTORS: batch.sequences}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: StringBatch) -> Terms:
         """Return {term: (summed loss, count)}; the loss is a float32 scalar."""
         vectors = pool(self.encoder(batch), batch, self.pooling)
         if self.dense is not None:
@@ -106,14 +106,13 @@ class VectorStudent(Pretraining):
         return {VECTORS: ((1 - F.cosine_similarity(vectors, self._taught(batch), dim=1)).sum(), batch.sequences)}
 
     @torch.no_grad()
-    def _taught(self, batch: Batch) -> Tensor:
+    def _taught(self, batch: StringBatch) -> Tensor:
         """Return the teacher's vectors of the texts of a batch, float32 (N, D)."""
         assert len(self._teacher) == 1, "a student needs a teacher: call learn_from first"
-        assert batch.texts is not None
         return self._teacher[0](batch.texts)
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Terms:
+    def scores(self, batch: StringBatch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count)."""
         return self(batch)
 
@@ -121,7 +120,7 @@ class VectorStudent(Pretraining):
         """Return {metric: mean over all held-out texts}."""
         return {f"{name}_loss": total / count for name, (total, count) in sums.items() if count > 0}
 
-    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    def baseline_sums(self, batches: Sequence[StringBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sum of each number of the teacher's vectors, scaled to length 1, over all texts."""
         total = torch.zeros(self.width, dtype=torch.float64)
         for batch in batches:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch, NextSentenceBatch, SentenceOrderBatch
 from pipeline.config.data import NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.objective import Masked
@@ -104,15 +104,15 @@ class MaskedTokens(Pretraining):
         """Return the one model that is published."""
         return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: MaskedBatch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and labelled pairs of each pair task."""
         labels = _pair_labels(batch)
         return {MLM: batch.masked} | {term: len(labels.get(term, ())) for term in self.terms[1:]}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: MaskedBatch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
-        The counts of a filled batch include its dummies (`pipeline.batch.filled`); the sums do not.
+        The counts of a filled batch include its dummies (`pipeline.train.graphs.filled`); the sums do not.
 
         The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is also a
         pair loss, summed over N pairs.
@@ -137,7 +137,7 @@ class MaskedTokens(Pretraining):
         return (*self.terms, *map(ACCURACY.format, self.terms), *map(ONES.format, self.terms[1:]))
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Terms:
+    def scores(self, batch: MaskedBatch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count).
 
         The keys are the terms of `forward`, TERM_accuracy (the sum is the number of correct answers), and for pair
@@ -176,7 +176,7 @@ class MaskedTokens(Pretraining):
             if count > 0 and name not in unmeasured and not name.endswith("_ones")
         }
 
-    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    def baseline_sums(self, batches: Sequence[MaskedBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums that `baselines` takes, each as (sum, count).
 
         They are the sums from `unigram_sums` and, for each pair task, (number of pairs with label 1, number of pairs).
@@ -197,12 +197,12 @@ class MaskedTokens(Pretraining):
         }
 
     @torch.no_grad()
-    def predict_masked(self, batch: Batch) -> Tensor:
+    def predict_masked(self, batch: MaskedBatch) -> Tensor:
         """Return float32 logits (M, V) at the masked positions; the batch's labels are not read."""
         return self.masked_logits(self.hidden(batch), batch)
 
     @torch.no_grad()
-    def log_probabilities(self, batch: Batch) -> Tensor:
+    def log_probabilities(self, batch: MaskedBatch) -> Tensor:
         """Return the log-probability of each masked position's label in nats, float32 (M,).
 
         The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
@@ -212,13 +212,13 @@ class MaskedTokens(Pretraining):
         return self.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
 
     @torch.no_grad()
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return the logits of each head: `masked` (M, V) and, with a pair head, `pairs` (N, 2)."""
         hidden_T = self.hidden(batch)
         pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
         return {"masked": self.masked_logits(hidden_T, batch)} | pairs
 
-    def hidden(self, batch: Batch) -> Tensor:
+    def hidden(self, batch: MaskedBatch) -> Tensor:
         """Return the hidden states (T, width) that the heads read: the encoder's, or the enhanced mask decoder's."""
         decoder = self.enhanced_decoder
         return self.encoder(batch) if decoder is None else decoder(self.encoder, batch)
@@ -228,15 +228,15 @@ class MaskedTokens(Pretraining):
         """Whether transformers has no such head: it has no enhanced mask decoder."""
         return self.enhanced_decoder is not None
 
-    def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+    def masked_logits(self, hidden_T: Tensor, batch: MaskedBatch) -> Tensor:
         """Return float32 logits (M, V) from hidden states (T, width)."""
         return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
 
-    def pair_labels(self, batch: Batch) -> dict[str, Tensor]:
+    def pair_labels(self, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return {pair task: int64 labels (N,)} of the batch; empty without a pair head or labels."""
         return _pair_labels(batch) if self.next_sentence_head is not None else {}
 
-    def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+    def pair_logits(self, hidden_T: Tensor, batch: MaskedBatch) -> Tensor:
         """Return float32 logits (N, 2) from hidden states (T, width).
 
         Class 0: segment B follows A in the text. Class 1: B is from elsewhere (NotNext), or A and B are swapped.
@@ -245,13 +245,14 @@ class MaskedTokens(Pretraining):
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
 
-def _pair_labels(batch: Batch) -> dict[str, Tensor]:
+def _pair_labels(batch: MaskedBatch) -> dict[str, Tensor]:
     """Return {pair task: int64 labels (N,)} of the batch; empty if its sequences have no pair labels."""
-    labels = {NSP: batch.not_next_N, SOP: batch.swapped_N}
-    return {name: label_N for name, label_N in labels.items() if label_N is not None}
+    if isinstance(batch, NextSentenceBatch):
+        return {NSP: batch.not_next_N}
+    return {SOP: batch.swapped_N} if isinstance(batch, SentenceOrderBatch) else {}
 
 
-def unigram_sums(batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+def unigram_sums(batches: Sequence[MaskedBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
     """Return the loss in nats and the correct answers of a unigram baseline at the masked positions, as (sum, count).
 
     The baseline's probabilities are proportional to `counts` (V,), the occurrences of each vocabulary entry, plus 1.
@@ -270,7 +271,7 @@ def unigram_baselines(sums: Sums) -> dict[str, float]:
     return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked}
 
 
-def _ones_and_rows(batches: Sequence[Batch], term: str) -> tuple[float, float]:
+def _ones_and_rows(batches: Sequence[MaskedBatch], term: str) -> tuple[float, float]:
     """Return the number of pairs with label 1 in a pair task, and the number of its pairs."""
     labels = [labels[term] for batch in batches if term in (labels := _pair_labels(batch))]
     return float(sum(int(label_N.sum()) for label_N in labels)), float(sum(map(len, labels)))

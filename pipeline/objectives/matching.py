@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import TextsBatch
 from pipeline.config.similarity import LOSSES, Similarity
 from pipeline.objectives.contrastive import compared, losses_and_gradients
 from pipeline.objectives.terms import TASK, Terms
@@ -28,14 +28,13 @@ class MatchingTask(TextVectors):
         """Train with the loss of these settings; `split`: a step has several slots."""
         self.settings, self.two_passes = settings, split and LOSSES[settings.loss].compares_rows
 
-    def forward(self, batch: Batch) -> Terms | Tensor:
+    def forward(self, batch: TextsBatch) -> Terms | Tensor:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
 
         With two passes, return the vectors instead, because the loss needs those of all slots.
         """
         if self.two_passes:
             return self.logits(batch)
-        assert batch.keys is not None
         texts, keys, settings = self.logits(batch), batch.keys, self.settings
         with torch.autocast(texts.device.type, enabled=False):
             loss = mean_over_lengths(
@@ -43,16 +42,15 @@ class MatchingTask(TextVectors):
             )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
-    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+    def counts(self, batch: TextsBatch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}: the negative texts for a loss that needs them, else N."""
-        assert batch.keys is not None
         of_negatives = LOSSES[self.settings.loss].needs_negatives
         return {TASK: _has_negatives(batch.keys).sum() if of_negatives else len(batch.keys)}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
         """Return the contrastive loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts`.
 
-        `texts` are vectors of all rows of a step, (N, 2 + K, W), and `keys` (N, 3 + K) are those of Batch.keys.
+        `texts` are vectors of all rows of a step, (N, 2 + K, W), and `keys` (N, 3 + K) are those of TextsBatch.keys.
         """
         leaf = texts.detach().float().requires_grad_()
         lengths = self.settings.dimensions or (texts.shape[2],)
@@ -66,9 +64,8 @@ class MatchingTask(TextVectors):
         assert leaf.grad is not None
         return losses_N, leaf.grad
 
-    def logits(self, batch: Batch) -> Tensor:
+    def logits(self, batch: TextsBatch) -> Tensor:
         """Return the vectors of the texts of each row, not scaled, float32 (N, 2 + K, W); 0 for a missing negative."""
-        assert batch.keys is not None
         vectors, texts = self.vectors(batch), batch.keys.shape[1] - 1
         if batch.places is not None:
             every = vectors.new_zeros(len(batch.keys) * texts, vectors.shape[1])
@@ -84,7 +81,7 @@ def _has_negatives(keys: Tensor) -> Tensor:
 def contrastive(texts: Tensor, keys: Tensor, settings: Similarity) -> Tensor:
     """Return the summed InfoNCE loss of vectors (N, 2 + K, W). A row's loss is the mean of both directions.
 
-    `keys` (N, 3 + K) are those of Batch.keys.
+    `keys` (N, 3 + K) are those of TextsBatch.keys.
     """
     scaled = F.normalize(texts, dim=2)
     return torch.stack([part.loss_B.sum() for part in compared(scaled, keys, settings.temperature)]).sum()
@@ -93,7 +90,7 @@ def contrastive(texts: Tensor, keys: Tensor, settings: Similarity) -> Tensor:
 def triplet(texts: Tensor, keys: Tensor, settings: Similarity) -> Tensor:
     """Return the sum over all negative texts of max(0, |text - match| - |text - negative| + margin).
 
-    `texts` are vectors (N, 2 + K, W), and `keys` (N, 3 + K) are those of Batch.keys.
+    `texts` are vectors (N, 2 + K, W), and `keys` (N, 3 + K) are those of TextsBatch.keys.
     """
     near = F.pairwise_distance(texts[:, :1], texts[:, 1:2])
     far = F.pairwise_distance(texts[:, :1], texts[:, 2:])

@@ -7,13 +7,12 @@ Shapes: N pairs. In grouped rows, R rows with at most C candidates, of which the
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import AnyBatch, PassagesBatch, TaskBatch
 from pipeline.config.model import Model
 from pipeline.config.ranking import Ranking
 from pipeline.objectives.sequences import SequenceTask
@@ -39,20 +38,16 @@ class RankingTask(SequenceTask):
         """Train with the loss of these settings."""
         self.ranking = settings
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
         scores_N = self.logits(batch)[:, 0]
         return {TASK: (LOSSES[self.ranking.loss](scores_N, batch), self.counts(batch)[TASK])}
 
-    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+    def counts(self, batch: TaskBatch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}: pairs for binary, rows for softmax, margins for margin."""
-        rows = 0 if batch.passages is None else len(batch.passages)
+        rows = len(batch.passages) if isinstance(batch, PassagesBatch) else 0
         count = {"binary": batch.sequences, "softmax": rows, "margin": batch.sequences - rows}
         return {TASK: count[self.ranking.loss]}
-
-    def scores(self, batch: Batch) -> Tensor:
-        """Return the score of each pair, float32 (N, 1); also for grouped rows, one for each candidate."""
-        return super().scores(replace(batch, passages=None))
 
 
 def first_of_rows(counts_R: Tensor) -> Tensor:
@@ -69,25 +64,22 @@ def log_shares(scores_N: Tensor, counts_R: Tensor) -> Tensor:
     return shifted_N - totals_R.log()[row_N]
 
 
-def _binary(scores_N: Tensor, batch: Batch) -> Tensor:
+def _binary(scores_N: Tensor, batch: TaskBatch) -> Tensor:
     """Return the summed cross-entropy of pairs with a label above 0 against other pairs."""
-    assert batch.label_N is not None
-    return F.binary_cross_entropy_with_logits(scores_N, (batch.label_N > 0).float(), reduction="sum")
+    return F.binary_cross_entropy_with_logits(scores_N, (batch.labels > 0).float(), reduction="sum")
 
 
-def _softmax(scores_N: Tensor, batch: Batch) -> Tensor:
+def _softmax(scores_N: Tensor, batch: PassagesBatch) -> Tensor:
     """Return the summed cross-entropy of the first candidate of each row."""
-    assert batch.passages is not None
     return -log_shares(scores_N, batch.passages)[first_of_rows(batch.passages)].sum()
 
 
-def _margin(scores_N: Tensor, batch: Batch) -> Tensor:
+def _margin(scores_N: Tensor, batch: PassagesBatch) -> Tensor:
     """Return the summed squared error of the margins of the first candidate over each of the others of its row."""
-    assert batch.passages is not None and batch.teacher is not None
     errors_N = scores_N - batch.teacher.view_as(scores_N)
     first_N = torch.repeat_interleave(first_of_rows(batch.passages), batch.passages, output_size=len(errors_N))
     return (errors_N[first_N] - errors_N).square().sum()
 
 
-LOSSES: dict[str, Callable[[Tensor, Batch], Tensor]] = {"binary": _binary, "softmax": _softmax, "margin": _margin}
+LOSSES: dict[str, Callable[[Tensor, AnyBatch], Tensor]] = {"binary": _binary, "softmax": _softmax, "margin": _margin}
 """ranking.loss -> function of (scores, batch) that returns the summed loss."""

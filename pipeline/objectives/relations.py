@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, TaskBatch
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
 from pipeline.model.encoder import initialize
@@ -34,10 +34,9 @@ class RelationTask(TextVectors):
         self.relation_head: nn.Linear | None = nn.Linear(3 * settings.width, outputs)
         initialize(self.relation_head, settings.initializer_deviation, generator)
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (summed cross-entropy, N)}; the loss is a float32 scalar."""
-        assert batch.label_N is not None
-        vectors, classes_N = self.vectors(batch), batch.label_N.long()
+        vectors, classes_N = self.vectors(batch), batch.labels.long()
         with torch.autocast(vectors.device.type, enabled=False):
             loss = mean_over_lengths(
                 vectors,

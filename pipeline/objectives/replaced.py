@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Replaced
@@ -139,11 +139,11 @@ class ReplacedTokens(Pretraining):
             PublishedModel(folder=GENERATOR, settings=settings, use="masked", prefix=GENERATOR_PART),
         )
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: MaskedBatch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and all tokens."""
         return {MLM: batch.masked, REPLACED: batch.tokens}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: MaskedBatch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
         The masked-token loss is summed over M masked positions, and the replaced-token loss over T tokens.
@@ -156,7 +156,7 @@ class ReplacedTokens(Pretraining):
         return {MLM: (masked_loss, batch.masked), REPLACED: (loss, batch.tokens)}
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Terms:
+    def scores(self, batch: MaskedBatch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count).
 
         The sums are the terms of `forward`, accuracies, and the recall and share of replaced tokens. The batch's
@@ -185,7 +185,7 @@ class ReplacedTokens(Pretraining):
         names = {name: f"{name}_loss" if name in self.terms else name for name in SCORES}
         return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
 
-    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    def baseline_sums(self, batches: Sequence[MaskedBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums of the generator's unigram baseline, as `unigram_sums` does."""
         return unigram_sums(batches, counts)
 
@@ -194,12 +194,12 @@ class ReplacedTokens(Pretraining):
         return unigram_baselines(sums)
 
     @torch.no_grad()
-    def predict_masked(self, batch: Batch) -> Tensor:
+    def predict_masked(self, batch: MaskedBatch) -> Tensor:
         """Return the generator's float32 logits (M, V) at the masked positions, without reading the labels."""
         return self.generator.masked_token_head(self._masked_states(batch), self.words)
 
     @torch.no_grad()
-    def log_probabilities(self, batch: Batch) -> Tensor:
+    def log_probabilities(self, batch: MaskedBatch) -> Tensor:
         """Return the generator's log-probability of each masked position's label in nats, float32 (M,).
 
         The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
@@ -209,14 +209,14 @@ class ReplacedTokens(Pretraining):
         return self.generator.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
 
     @torch.no_grad()
-    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+    def outputs(self, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return the logits of each head: the generator's `masked` (M, V), and the discriminator's `replaced` (T,).
 
         The discriminator reads the batch unchanged: no samples fill its masked positions.
         """
         return {"masked": self.predict_masked(batch), "replaced": self.replaced_logits(batch)}
 
-    def replaced_logits(self, batch: Batch) -> Tensor:
+    def replaced_logits(self, batch: MaskedBatch) -> Tensor:
         """Return the discriminator's float32 logits (T,) of the batch's tokens."""
         return self.replaced_token_head(self.encoder(batch), batch.offsets)
 
@@ -237,12 +237,12 @@ class ReplacedTokens(Pretraining):
         """Word embeddings (V, embedded width) of the generator."""
         return self.generator.encoder.embeddings.words.weight
 
-    def _masked_states(self, batch: Batch) -> Tensor:
+    def _masked_states(self, batch: MaskedBatch) -> Tensor:
         """Return the generator's hidden states (M, generator's width) at the masked positions."""
         return self.generator.encoder(batch)[batch.masked_positions_M]
 
 
-def _replace_tokens(batch: Batch, sampled_M: Tensor) -> tuple[Batch, Tensor]:
+def _replace_tokens(batch: MaskedBatch, sampled_M: Tensor) -> tuple[MaskedBatch, Tensor]:
     """Return the batch with `sampled_M` at its masked positions, and the labels of its tokens, float32 (T,).
 
     A label is 1 if the token differs from the original token, else 0.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, PassagesBatch, TaskBatch
 from pipeline.config.cutting import PassagePooling
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
@@ -83,17 +83,17 @@ class SequenceTask(nn.Module):
         self.temperature = temperature
         self.weights = {term: share for term, share in ((TASK, 1 - weight), (TEACHER, weight)) if share}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {term: (summed loss, its count)} for each term of `weights`; losses are float32 scalars."""
         losses, scores = {TASK: self._task_loss, TEACHER: self._teacher_loss}, self.scores(batch)
         return {term: (losses[term](scores, batch), count) for term, count in self.counts(batch).items()}
 
-    def _task_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def _task_loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Return the loss against the labels, summed over the labelled sequences; `scores`: (N, outputs)."""
         if self.kind == "classification":
-            classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
+            classes_N, weights = batch.labels.nan_to_num(IGNORED).long(), self.class_weights
             return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
-        wanted = self._labels(batch).view_as(scores)
+        wanted = batch.labels.view_as(scores)
         # With a teacher, some sequences have no label. In the term of the labels, the loss and gradient of such a
         # sequence must be 0. Indexing with a mask would make the host wait for the device to count the labels.
         labelled = ~wanted.isnan() if TEACHER in self.weights else None
@@ -104,9 +104,8 @@ class SequenceTask(nn.Module):
         mask = None if labelled is None else labelled.float()
         return F.binary_cross_entropy_with_logits(scores, wanted.nan_to_num(), weight=mask, reduction="sum")
 
-    def _teacher_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def _teacher_loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Return the loss against the teacher's logits, summed over all sequences; `scores`: (N, outputs)."""
-        assert batch.teacher is not None
         wanted = batch.teacher.view_as(scores)
         if self.kind == "regression":
             return F.mse_loss(scores, (wanted - self.mean) / self.deviation, reduction="sum")
@@ -117,13 +116,7 @@ class SequenceTask(nn.Module):
             student, teacher = F.log_softmax(student, dim=1), F.log_softmax(teacher, dim=1)
         return self.temperature**2 * F.kl_div(student, teacher, log_target=True, reduction="sum")
 
-    def _labels(self, batch: Batch) -> Tensor:
-        """Return the labels of a batch; missing labels are NaN."""
-        labels = batch.labels if self.kind == "multilabel" else batch.label_N
-        assert labels is not None
-        return labels
-
-    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+    def counts(self, batch: TaskBatch) -> dict[str, int | Tensor]:
         """Return {term: divisor of the term's summed loss}, without a forward pass.
 
         The term of the teacher counts all rows. The term of the labels counts only sequences with a label. For
@@ -134,14 +127,13 @@ class SequenceTask(nn.Module):
         if TASK in self.weights:
             counts[TASK] = self._task_count(batch)
         if TEACHER in self.weights:
-            assert batch.teacher is not None
             outputs = 1 if self.kind == "multilabel" else self.classification_head.out_features
             counts[TEACHER] = batch.teacher.numel() // outputs
         return counts
 
-    def _task_count(self, batch: Batch) -> int | Tensor:
+    def _task_count(self, batch: TaskBatch) -> int | Tensor:
         """Return the divisor of the term of the labels."""
-        labels = self._labels(batch)
+        labels = batch.labels
         if self.class_weights is not None and self.kind == "classification":
             return (self.class_weights[labels.nan_to_num().long()] * ~labels.isnan()).sum()
         return labels.numel() if TEACHER not in self.weights else (~labels.isnan()).sum()
@@ -165,18 +157,19 @@ class SequenceTask(nn.Module):
     def scores(self, batch: Batch) -> Tensor:
         """Return the head's output, float32 (N, outputs); for a regression, in standardised units.
 
-        If the rows have passages, N is the number of rows.
+        If the passages of rows are pooled, N is the number of rows.
         """
         pooled_N, layer = self._pooled(self.encoder(batch), batch), self.classification_layer
         vectors_N = pooled_N if layer is None else layer(pooled_N)
-        return self.classification_head(vectors_N if batch.passages is None else self._whole(vectors_N, batch.passages))
+        if isinstance(batch, PassagesBatch) and self.passage_pooling != "logits":
+            vectors_N = self._whole(vectors_N, batch.passages)
+        return self.classification_head(vectors_N)
 
     def _whole(self, vectors_N: Tensor, passages: Tensor) -> Tensor:
         """Return one vector per row, float32 (rows, width), from those of its passages (N, width).
 
         `passages` (rows,) is the number of passages of each row.
         """
-        assert self.passage_pooling != "logits"
         if self.passage_attention is None:
             return by_segment(vectors_N.float(), self.passage_pooling, passages)
         return self.passage_attention(vectors_N, passages)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, TaskBatch
 from pipeline.config.similarity import LOSSES, Similarity
 from pipeline.objectives.terms import TASK, Terms
 from pipeline.objectives.vectors import TextVectors, mean_over_lengths
@@ -25,10 +25,9 @@ class SimilarityTask(TextVectors):
         """Train with the loss of these settings on scores from `low` to `high`."""
         self.settings, self.low, self.range = settings, low, high - low
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
-        assert batch.label_N is not None
-        vectors, settings, scores_N = self.vectors(batch), self.settings, (batch.label_N - self.low) / self.range
+        vectors, settings, scores_N = self.vectors(batch), self.settings, (batch.labels - self.low) / self.range
         with torch.autocast(vectors.device.type, enabled=False):
             loss = mean_over_lengths(
                 vectors,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, TaskBatch
 from pipeline.config.model import Model
 from pipeline.model.chain import Chains, LinearChain
 from pipeline.model.encoder import Encoder, initialize
@@ -66,7 +66,7 @@ class TagTask(nn.Module):
         """Let the last outputs be those of this number of intents."""
         self.intents = intents
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
 
         The sum is over labelled words or, with a chain, over the negative log-likelihoods of the windows' tags. With
@@ -88,9 +88,8 @@ class TagTask(nn.Module):
             terms[INTENT] = (of_intents, counts[INTENT])
         return terms
 
-    def _labels(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _labels(self, batch: TaskBatch) -> tuple[Tensor, Tensor]:
         """Return the labels of words and of intents, both int64 (T,), IGNORED or CUT at other tokens."""
-        assert batch.labels is not None
         labels_T = batch.labels.long()
         if not self.intents:
             return labels_T, labels_T
@@ -118,7 +117,7 @@ class TagTask(nn.Module):
         )
         return chain.losses(chains, tags_NL[:, :longest]).sum()
 
-    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+    def counts(self, batch: TaskBatch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}; with intents, also {INTENT: the number of labelled intents}.
 
         The divisor is the number of labelled words or, with class weights, the sum of their weights. It is 0 if no
@@ -152,13 +151,12 @@ class AnswerTask(nn.Module):
         self.encoder.choose_global_tokens("question")
         self.encoder.drop_pooler()
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (loss summed over N sequences, N)}; the loss is a float32 scalar.
 
         A sequence's loss is the mean of two cross-entropies, one for the start and one for the end. The classes are the
         tokens of the sequence.
         """
-        assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
         padded = _by_sequence(self.logits(batch), batch)
         total = F.cross_entropy(

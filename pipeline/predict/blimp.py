@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipeline.config.predict import Score
+from pipeline.config.measurements import BlimpScore
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.evaluation.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
@@ -34,17 +34,16 @@ METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gr
 """Scorer -> its name in the result of `score_blimp`."""
 
 
-def score_blimp(config: Score, report: Report) -> dict[str, float]:
+def score_blimp(config: BlimpScore, report: Report) -> dict[str, float]:
     """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, from 0 to 1.
 
     Raises PipelineError if config.blimp is not a folder of minimal pairs, or if config.checkpoint is not a model that
     predicts masked tokens.
     """
-    assert config.blimp is not None and config.checkpoint is not None
     device = required_device(config.placement)
     precision = chosen_precision(config.placement, device)
     autocast = autocast_of(precision, device)
-    folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
+    folder, vocabulary, corpus = _find_model(config, report)
     trained = _load_masked(folder, vocabulary)
     given = read_blimp(config.blimp, report)
     paradigms = select(given, config.pairs)
@@ -83,13 +82,14 @@ def _load_masked(folder: str, vocabulary: Vocabulary) -> Trained:
     return trained
 
 
-def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
+def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, str | None]:
     """Return the folder of the weights, the vocabulary, and the folder of the corpus.
 
     The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run recorded, or None if the
     checkpoint is not a run. Raises CheckpointError for a fine-tuned model, and ConfigError for a vocabulary without an
     entry for masks.
     """
+    checkpoint = config.checkpoint
     recorded = run.read_run(checkpoint)
     if recorded is not None:
         folder = find_checkpoint(checkpoint, None, report)

@@ -11,9 +11,9 @@ from typing import Any
 from pipeline.batch import Batch
 from pipeline.command_line.columns import aligned
 from pipeline.config.jobs import Pretrain
+from pipeline.config.measurements import ForgettingScore
 from pipeline.config.model import Model
 from pipeline.config.needs import GENERATOR
-from pipeline.config.predict import Score
 from pipeline.config.training import Evaluation
 from pipeline.corpus.prepared import load_corpus
 from pipeline.errors import CheckpointError, DataError
@@ -54,14 +54,13 @@ class _Pretrained:
     """Maximum held-out rows per evaluation."""
 
 
-def score_forgetting(config: Score, report: Report) -> dict[str, float]:
+def score_forgetting(config: ForgettingScore, report: Report) -> dict[str, float]:
     """Report the held-out masked-token loss before and after fine-tuning; return both, in nats.
 
     Rows and masks are the same as in the run's own evaluations. Raises PipelineError if config.heldout is not a run
     with a masked-token head, if config.checkpoint is not a fine-tuned model of the same sizes and vocabulary, or if the
     corpus has no held-out rows.
     """
-    assert config.checkpoint is not None and config.heldout is not None
     device = required_device(config.placement)
     precision = chosen_precision(config.placement, device)
     pretrained = _load_run(config.heldout, report)

@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.command_line.columns import aligned
-from pipeline.config.predict import Score
+from pipeline.config.measurements import ExampleScore
 from pipeline.fine_tuned.decoding import answers_of
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.score import of_file, of_task
+from pipeline.predict.score import read_examples
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
@@ -23,14 +23,13 @@ from pipeline.tasks.units import format_score as shown_figure
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 
-def score_model(config: Score, report: Report) -> dict[str, float]:
+def score_model(config: ExampleScore, report: Report) -> dict[str, float]:
     """Report a model's scores on labelled examples next to a baseline's; return {metric: score of the model}.
 
     Scores are shares of 1, except for mean_absolute_error.
     """
-    assert config.checkpoint is not None
     tuned = open_tuned(config.checkpoint)
-    labelled = of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
+    labelled = read_examples(config.examples, tuned.about.task)
     task = labelled.task if DIGEST not in tuned.about.lineage else _as_asked(labelled)
     tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
     prepared = handlers.prepare(task, labelled.items, tuned.vocabulary, tuned.about.cutting)

@@ -6,7 +6,14 @@ from dataclasses import replace
 from pipeline.command_line.columns import aligned
 from pipeline.command_line.options import nearest_or_all
 from pipeline.config.finetune import Finetune
-from pipeline.config.predict import Score
+from pipeline.config.measurements import (
+    AnswerScore,
+    Examples,
+    KnownSplit,
+    LabelledFile,
+    SimilarityScore,
+    TripletScore,
+)
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.files import storage
 from pipeline.reporting import Report
@@ -19,28 +26,23 @@ from pipeline.tasks.metrics.squad import normalised
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.rows import Labelled, LabelledFile
+from pipeline.tasks.rows import ExamplesFile, Labelled
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.task import Task
 
-DEFAULT_SPLIT = "dev"
-"""Default split of a known task."""
 
-
-def task_of(config: Score, task: Task) -> Task:
+def task_of(config: KnownSplit, task: Task) -> Task:
     """Return the model's task as a task of known.TASKS is scored, without reading files.
 
     Raises PipelineError if the task is unknown, if the model's task has another kind or other labels, or if the split
     has no labels.
     """
-    assert config.task is not None
     if config.task not in known.TASKS:
         names_or_near = nearest_or_all(config.task, known.TASKS, ", or give a labelled file with --input")
         raise ConfigError(f"task ({config.task}) is unknown{names_or_near}")
     asked = known.TASKS[config.task]
-    split = config.split or DEFAULT_SPLIT
-    where = asked.split(split)
+    where = asked.split(config.split)
     if asked.kind != task.kind:
         raise ConfigError(
             f"task ({config.task}) is of kind {asked.kind}, but the model's task is of kind {task.kind}: choose a "
@@ -48,7 +50,7 @@ def task_of(config: Score, task: Task) -> Task:
         )
     if where.label is None and KINDS[task.kind].labelled.names_labels:
         raise ConfigError(
-            f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
+            f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
     task = replace(with_number_labels(task, set(asked.labels)), script=asked.script)
@@ -60,23 +62,26 @@ def task_of(config: Score, task: Task) -> Task:
     return task
 
 
-def of_task(config: Score, task: Task) -> Labelled:
+def read_examples(config: Examples, task: Task) -> Labelled:
+    """Read the labelled examples. Raises PipelineError as `of_task` and `of_file` do."""
+    return of_task(config, task) if isinstance(config, KnownSplit) else of_file(config, task)
+
+
+def of_task(config: KnownSplit, task: Task) -> Labelled:
     """Read a split of a task of known.TASKS. Raises PipelineError as `task_of` does, or if a file cannot be read."""
-    assert config.task is not None and config.data is not None
-    task, asked, split = task_of(config, task), known.TASKS[config.task], config.split or DEFAULT_SPLIT
-    items, lost = known.read_items(asked, config.data, split, skip=config.on_bad_rows == "skip")
+    task, asked = task_of(config, task), known.TASKS[config.task]
+    items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (
         known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
         if has_train and KINDS[task.kind].baseline_facts.learns != "nothing"
         else None
     )
-    return Labelled(name=f"{config.task} {split}", task=task, items=items, train=train, lost=lost)
+    return Labelled(name=f"{config.task} {config.split}", task=task, items=items, train=train, lost=lost)
 
 
-def of_file(config: Score, task: Task) -> Labelled:
+def of_file(config: LabelledFile, task: Task) -> Labelled:
     """Read the labelled file config.input. Raises DataError if it is unreadable, or has labels that `task` lacks."""
-    assert config.input is not None
     form = kind_of(config.input)
     columns = Finetune(
         checkpoint="",
@@ -90,7 +95,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
-    file = LabelledFile(location=config.input, asked=config, columns=columns, bad=own.bad_rows(columns))
+    file = ExamplesFile(location=config.input, columns=columns, bad=own.bad_rows(columns))
     if form not in ("table", KINDS[task.kind].labelled.own_file):
         raise DataError(
             f"input {config.input} is of the form {form}, but the model's task ({task.name}) is of kind {task.kind}: "
@@ -99,36 +104,33 @@ def of_file(config: Score, task: Task) -> Labelled:
     return KINDS[task.kind].labelled.read(file, task)
 
 
-def pairs_of(config: Score, bad: BadRows) -> ScoredPairs:
+def pairs_of(config: SimilarityScore, bad: BadRows) -> ScoredPairs:
     """Read the pairs of config.similarity. Raises DataError as `read_pairs` does."""
-    assert config.similarity is not None
-    text = None if config.text == "text" else config.text
-    return read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, config.label), bad)
+    return read_pairs(config.similarity, pair_columns(config.similarity, config.text, config.pair, config.label), bad)
 
 
-def triplets_of(config: Score, bad: BadRows) -> list[tuple[str, str, str]]:
+def triplets_of(config: TripletScore, bad: BadRows) -> list[tuple[str, str, str]]:
     """Read the triplets of config.triplets. Raises DataError as `read_triplets` does."""
-    assert config.triplets is not None
-    names = ("anchor" if config.text == "text" else config.text, config.pair or "positive", config.negative)
-    return read_triplets(config.triplets, names, bad)
+    return read_triplets(config.triplets, config.columns, bad)
 
 
-def score_answers(config: Score, report: Report) -> dict[str, float]:
+def score_answers(config: AnswerScore, report: Report) -> dict[str, float]:
     """Report and return SQuAD's official scores of config.predictions, a JSON file of answers.
 
     Raises DataError if the file is invalid, or answers none of the questions.
     """
-    assert config.predictions is not None
-    predictions = config.predictions
+    predictions, asked = config.predictions, config.questions
+    place = asked.task if isinstance(asked, KnownSplit) else asked.input
     answers = _read_answers(predictions)
     questions = _asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(
             f"{predictions} has {len(answers):,} answers, but none to a question of "
-            f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
+            f"{place}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
-    scored = squad_score(answers, questions, normaliser(known.TASKS[config.task]) if config.task else normalised)
+    respelled = normaliser(known.TASKS[asked.task]) if isinstance(asked, KnownSplit) else normalised
+    scored = squad_score(answers, questions, respelled)
     ignored = f", {len(answers.keys() - ids):,} answers to other questions ignored" if answers.keys() - ids else ""
     report(
         f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {scored['missing']:.0f} without an "
@@ -140,24 +142,23 @@ def score_answers(config: Score, report: Report) -> dict[str, float]:
     return scored
 
 
-def _asked_questions(config: Score) -> list[Question]:
-    """Return the questions of config.input or config.task. Raises PipelineError for a task without questions."""
-    if config.task is None:
-        assert config.input is not None
-        return read_questions(config.input)
-    assert config.data is not None
-    task = known.TASKS.get(config.task)
+def _asked_questions(config: AnswerScore) -> list[Question]:
+    """Return the questions that were answered. Raises PipelineError for a task without questions."""
+    asked = config.questions
+    if isinstance(asked, LabelledFile):
+        return read_questions(asked.input)
+    task = known.TASKS.get(asked.task)
     if task is None or not KINDS[task.kind].rows.answers_by_id:
         raise ConfigError(
-            f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
+            f"predictions ({config.predictions}) are scored on questions, and task ({asked.task}) has none: choose "
             "squad1 or squad2"
         )
     if task.script == "natural-questions":
         raise ConfigError(
-            f"predictions ({config.predictions}) are texts, but task ({config.task}) is scored by positions: give the "
+            f"predictions ({config.predictions}) are texts, but task ({asked.task}) is scored by positions: give the "
             "model with --checkpoint instead"
         )
-    return known.read_items(task, config.data, config.split or DEFAULT_SPLIT)[0]
+    return known.read_items(task, asked.data, asked.split)[0]
 
 
 def _read_answers(location: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks import own
@@ -97,64 +96,63 @@ class Labelled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledFile:
+class ExamplesFile:
     """A file of labelled examples, and the settings that name its columns."""
 
     location: str
-    asked: Score
     columns: Finetune
     bad: BadRows
 
 
-def _questions(file: LabelledFile, task: Task) -> Labelled:
+def _questions(file: ExamplesFile, task: Task) -> Labelled:
     """Read questions with their answers, which SQuAD's script scores."""
     items = own.read_file_questions(file.columns, file.location, file.bad)
     lost = (*file.bad.words(), *misplaced_answers(items))
     return Labelled(name=file.location, task=replace(task, script="squad"), items=items, train=None, lost=lost)
 
 
-def _sentences(file: LabelledFile, task: Task) -> Labelled:
+def _sentences(file: ExamplesFile, task: Task) -> Labelled:
     """Read tagged words, and intents if the task has them."""
-    _require_intents(file.asked, task)
+    _require_intents(file.columns, task)
     task = in_standard_spelling(task)
     items = own.with_known_tags(task, file.location, own.sentences(file.columns, file.location, file.bad), file.bad)
     return _read(file, task, items)
 
 
-def _choices(file: LabelledFile, task: Task) -> Labelled:
+def _choices(file: ExamplesFile, task: Task) -> Labelled:
     """Read texts, each with several texts to choose from and the number of the right one."""
     return _read(file, task, read_choices(file.location, own.choice_columns(file.columns), file.bad))
 
 
-def _texts(file: LabelledFile, task: Task) -> Labelled:
+def _texts(file: ExamplesFile, task: Task) -> Labelled:
     """Read texts or pairs of texts."""
     return _with_labels(file, task, _table(file, task))
 
 
-def _texts_of_classes(file: LabelledFile, task: Task) -> Labelled:
+def _texts_of_classes(file: ExamplesFile, task: Task) -> Labelled:
     """Read texts or pairs of texts, whose classes may be numbers in the file and have default names in the model."""
     texts = _table(file, task)
     return _with_labels(file, with_number_labels(task, set(texts["label"].to_pylist())), texts)
 
 
-def _table(file: LabelledFile, task: Task) -> Any:
+def _table(file: ExamplesFile, task: Task) -> Any:
     """Read a table of TEXTS. Raises DataError if the task is on pairs and no column of second texts is named."""
-    if task.paired and file.asked.pair is None:
+    if task.paired and file.columns.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
     return read_file(file.location, own.columns_of(file.columns), task.kind, file.bad)
 
 
-def _with_labels(file: LabelledFile, task: Task, texts: Any) -> Labelled:
+def _with_labels(file: ExamplesFile, task: Task, texts: Any) -> Labelled:
     """Return the rows whose labels the task knows; others are an error or left out."""
     return _read(file, task, require_labels(task, file.location, texts, file.bad))
 
 
-def _read(file: LabelledFile, task: Task, items: Any) -> Labelled:
+def _read(file: ExamplesFile, task: Task, items: Any) -> Labelled:
     """Return what was read of a file, which has no training items."""
     return Labelled(name=file.location, task=task, items=items, train=None, lost=file.bad.words())
 
 
-def _require_intents(config: Score, task: Task) -> None:
+def _require_intents(config: Finetune, task: Task) -> None:
     """Raise ConfigError if intents are asked for and the model has none, or if they are not named."""
     if bool(task.intents) == (config.intent is not None):
         return
@@ -176,7 +174,7 @@ def _none_unanswerable(items: Any) -> bool:
 class LabelledForm:
     """How labelled examples of one kind of task are read, and what their tables of scores say."""
 
-    read: Callable[[LabelledFile, Task], Labelled]
+    read: Callable[[ExamplesFile, Task], Labelled]
     """Read a file. Raises PipelineError if it is unreadable, or has labels that the task lacks."""
     own_file: ExampleKind = "table"
     """Format of files, other than tables, that hold such examples."""

@@ -35,24 +35,29 @@ ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyFile:
-    """Content of a vocabulary file; a field is None if the file does not state it.
+class StatedNormalization:
+    """Settings of the normalisation of text; None if the files of a vocabulary do not state one."""
 
-    `source` says where the lower-casing setting was read, for error messages.
-    """
+    source: str
+    """File and setting from which `lowercase` was read, for error messages."""
+    lowercase: bool | None
+    strip_accents: bool | None
+    chinese_characters: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyFile:
+    """Content of a vocabulary file."""
 
     tokens: tuple[str, ...]
-    source: str
+    normalization: StatedNormalization
     kind: str = "wordpiece"
-    lowercase: bool | None = None
-    strip_accents: bool | None = None
-    chinese_characters: bool | None = None
     model: str | None = None
     """The tokenizer as JSON, without added tokens and without post-processor; None for WordPiece."""
     marked: tuple[str, ...] = ()
     """Entries that the file marks as special tokens."""
     pair_separators: int | None = None
-    """Number of separators between the texts of a pair."""
+    """Number of separators between the texts of a pair; None if the file does not state it."""
     added: tuple[AddedToken, ...] = ()
     """Added tokens, with the five special tokens if the file lists them."""
     model_entries: int | None = None
@@ -153,10 +158,12 @@ def _vocab_txt(file: str, content: str) -> VocabularyFile:
     lowercase, strip_accents, chinese_characters = settings
     return VocabularyFile(
         tokens=tuple(line.removesuffix("\r") for line in lines),
-        source=f"do_lower_case in {config}",
-        lowercase=lowercase,
-        strip_accents=strip_accents,
-        chinese_characters=chinese_characters,
+        normalization=StatedNormalization(
+            source=f"do_lower_case in {config}",
+            lowercase=lowercase,
+            strip_accents=strip_accents,
+            chinese_characters=chinese_characters,
+        ),
     )
 
 
@@ -270,10 +277,12 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> V
         raise DataError(f"{file}: clean_text (False) must be True, as in BERT")
     return VocabularyFile(
         tokens=_tokens_of(file, tokenizer),
-        source=f"normalizer.lowercase in {file}",
-        lowercase=normalizer.lowercase,
-        strip_accents=normalizer.strip_accents,
-        chinese_characters=normalizer.handle_chinese_chars,
+        normalization=StatedNormalization(
+            source=f"normalizer.lowercase in {file}",
+            lowercase=normalizer.lowercase,
+            strip_accents=normalizer.strip_accents,
+            chinese_characters=normalizer.handle_chinese_chars,
+        ),
         marked=_marked(whole),
         pair_separators=_pair_separators(file, whole),
         added=added_tokens_of(whole),
@@ -293,11 +302,13 @@ def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | 
     bare = whole | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     return VocabularyFile(
         tokens=_tokens_of(file, tokenizer),
-        source=f"normalizer in {file}",
+        normalization=StatedNormalization(
+            source=f"normalizer in {file}",
+            lowercase=lowercase,
+            strip_accents=any(lowercase if strips is None else strips for strips in stripping),
+            chinese_characters=False,
+        ),
         kind=kind,
-        lowercase=lowercase,
-        strip_accents=any(lowercase if strips is None else strips for strips in stripping),
-        chinese_characters=False,
         model=json.dumps(bare, ensure_ascii=False),
         marked=_marked(whole),
         pair_separators=_pair_separators(file, whole),

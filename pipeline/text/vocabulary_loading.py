@@ -23,21 +23,21 @@ def load_vocabulary(
     or if a setting contradicts the config or the entries. Raises DataError if the file is not a supported vocabulary.
     """
     file, published = read_file(path)
-    specials = specials_of(published, file)
-    lower_casing = _merge_setting("lowercase", lowercase, published.lowercase, published.source)
+    specials, stated = specials_of(published, file), published.normalization
+    lower_casing = _merge_setting("lowercase", lowercase, stated.lowercase, stated.source)
     if lower_casing is None:
         raise ConfigError(
             f"vocabulary.lowercase must be set: {file} does not say whether text is lower-cased; "
             "pass True for an uncased vocabulary or False for a cased one"
         )
     if published.kind == "wordpiece":
-        setting = f"{published.source} ({lower_casing})" if lowercase is None else f"vocabulary.lowercase ({lowercase})"
+        setting = f"{stated.source} ({lower_casing})" if lowercase is None else f"vocabulary.lowercase ({lowercase})"
         require_fitting_case(published.tokens[: published.model_entries], lower_casing, setting, file)
-    stripping = published.strip_accents
-    if stripping is None and published.lowercase is not None:
+    stripping = stated.strip_accents
+    if stripping is None and stated.lowercase is not None:
         stripping = lower_casing
     stripped = _merge_setting("strip_accents", strip_accents, stripping, file)
-    splits = published.chinese_characters
+    splits = stated.chinese_characters
     if not chinese_characters:
         splits = _merge_setting("chinese_characters", False, splits, file)
     added = _added_tokens(published, specials)
@@ -87,9 +87,8 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
     unless many entries have capitals (has_capitals): such entries would never occur in lower-cased text.
     """
     _, published = read_file(path)
-    return load_vocabulary(
-        path, None if published.lowercase is not None else not has_capitals(published.tokens[: published.model_entries])
-    )
+    stated = published.normalization.lowercase is not None
+    return load_vocabulary(path, None if stated else not has_capitals(published.tokens[: published.model_entries]))
 
 
 def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:

@@ -7,12 +7,13 @@ import gc
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch, filled, pack, unpack
+from pipeline.batch import IGNORED, PAIR_LABELS, MaskedBatch, pack, unpack
 from pipeline.config.phases import Phase
 from pipeline.optim.loss_scale import LossScale
 from pipeline.train.flat_gradients import FlatGradients
@@ -34,7 +35,7 @@ class Capacity:
     """Maximum number of tokens of a row."""
     masked_share: float
 
-    def fill(self, batch: Batch) -> Batch:
+    def fill(self, batch: MaskedBatch) -> MaskedBatch:
         """Return the batch filled to a multiple of an eighth of the slot's tokens, and its masked positions likewise.
 
         The batch always gets some dummy tokens, and the number of dummy sequences is the same for all sizes.
@@ -51,6 +52,34 @@ class Capacity:
             dummies=dummies,
             maximum_length=self.row_length,
         )
+
+
+def filled(batch: MaskedBatch, *, tokens: int, masked: int, dummies: int, maximum_length: int) -> MaskedBatch:
+    """Return the batch with `dummies` more sequences, so that it has `tokens` tokens and `masked` masked positions.
+
+    No token of another sequence attends to a dummy. The label of an added masked position, or of a dummy pair, is
+    IGNORED. `maximum_length` is that of the new batch. At least one token for each dummy must be missing.
+    """
+    missing, missing_masked = tokens - batch.tokens, masked - batch.masked
+    lengths = torch.tensor([missing // dummies + (number < missing % dummies) for number in range(dummies)])
+    zeros = torch.zeros(missing, dtype=torch.int64)
+    ends = (batch.offsets[-1] + lengths.cumsum(0)).int()
+    ignored: dict[str, Any] = {}
+    if name := PAIR_LABELS.get(type(batch)):
+        ignored[name] = torch.cat((getattr(batch, name), torch.full((dummies,), IGNORED)))
+    return replace(
+        batch,
+        ids_T=torch.cat((batch.ids_T, zeros)),
+        segments_T=torch.cat((batch.segments_T, zeros)),
+        positions_T=torch.cat((batch.positions_T, *[torch.arange(int(length)) for length in lengths])),
+        offsets=torch.cat((batch.offsets, ends)),
+        maximum_length=maximum_length,
+        # The positions differ, because many equal ones would make the backward of indexing slow.
+        masked_positions_M=torch.cat((batch.masked_positions_M, torch.arange(missing_masked) % tokens)),
+        masked_labels_M=torch.cat((batch.masked_labels_M, torch.full((missing_masked,), IGNORED))),
+        is_filled=True,
+        **ignored,
+    )
 
 
 def capacity_of(phase: Phase) -> Capacity:
@@ -134,7 +163,7 @@ class SlotGraphs:
         self.newest: Size | None = None
         """Size of the newest single slot."""
 
-    def warm_up(self, batches: Iterable[Batch], counts: Mapping[str, float]) -> None:
+    def warm_up(self, batches: Iterable[MaskedBatch], counts: Mapping[str, float]) -> None:
         """Run slots of all these sizes before any is recorded. `counts` is as in `start`.
 
         Memory of recorded graphs is not free for operators that are launched, so warming up between recordings would
@@ -152,8 +181,8 @@ class SlotGraphs:
         self.cleared = False
 
     def start(
-        self, batches: Sequence[Batch], counts: Mapping[str, float | Tensor], scale: LossScale | None = None
-    ) -> list[Batch]:
+        self, batches: Sequence[MaskedBatch], counts: Mapping[str, float | Tensor], scale: LossScale | None = None
+    ) -> list[MaskedBatch]:
         """Begin a step: set the gradients to 0, record the graphs that are missing, and return the filled batches.
 
         `counts`: loss term -> divisor of its sum. `scale`: factor in the gradients.
@@ -170,7 +199,7 @@ class SlotGraphs:
         self.cleared = False
         return slots
 
-    def add_gradients(self, batch: Batch) -> Mapping[str, Tensor]:
+    def add_gradients(self, batch: MaskedBatch) -> Mapping[str, Tensor]:
         """Add the gradients of a filled slot's losses, each divided by its divisor; return the sum of each loss term.
 
         The next call overwrites the sums. Dropout depends on the state of torch's generator.
@@ -213,7 +242,7 @@ class SlotGraphs:
         self.cleared = True
         return recorded.norm.clone()  # the next step overwrites the norm
 
-    def size_of(self, batch: Batch) -> Size:
+    def size_of(self, batch: MaskedBatch) -> Size:
         """Return the size to which a batch is filled."""
         return _size_of(self.capacity.fill(batch))
 
@@ -230,7 +259,7 @@ class SlotGraphs:
                 self.divisors[term] = torch.empty((), device=self.device)
             self.divisors[term].fill_(count)
 
-    def _get_ready(self, batch: Batch) -> None:
+    def _get_ready(self, batch: MaskedBatch) -> None:
         """Find the parameters that get gradients, and record the graph of the batch's size, if this was not done."""
         finds, records = self.gradients is None and not self.single, self.records and _size_of(batch) not in self.graphs
         if not finds and not records:
@@ -245,7 +274,7 @@ class SlotGraphs:
             self.graphs[_size_of(batch)] = self._recorded(static, inputs)
         self.cleared = False
 
-    def _find_gradients(self, batch: Batch) -> None:
+    def _find_gradients(self, batch: MaskedBatch) -> None:
         """Find the parameters that get gradients, and lay these gradients next to each other."""
         self._warm_up(batch, 1)
         parameters = [parameter for parameter in self.objective.parameters() if parameter.grad is not None]
@@ -253,7 +282,7 @@ class SlotGraphs:
         self.gradients = FlatGradients(parameters)
         self.gradients.attach()
 
-    def _warm_up(self, batch: Batch, times: int) -> None:
+    def _warm_up(self, batch: MaskedBatch, times: int) -> None:
         """Run forward and backward as often, in a stream of their own if they are to be recorded."""
         if not self.records:
             self._backward(batch)
@@ -265,7 +294,7 @@ class SlotGraphs:
                 self._backward(batch)
         current.wait_stream(stream)
 
-    def _recorded(self, batch: Batch, inputs: Tensor) -> _Graph:
+    def _recorded(self, batch: MaskedBatch, inputs: Tensor) -> _Graph:
         """Record a graph for batches of this size, whose tensors are views of `inputs`."""
         if self.single:  # so that backward writes new gradients, instead of adding to those that are there
             self.objective.zero_grad(set_to_none=True)
@@ -287,7 +316,7 @@ class SlotGraphs:
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             yield graph
 
-    def _backward(self, batch: Batch) -> Mapping[str, Tensor]:
+    def _backward(self, batch: MaskedBatch) -> Mapping[str, Tensor]:
         with self.autocast:
             terms = self.objective(batch)
         loss = torch.stack([total / self.divisors[name] for name, (total, _) in terms.items()]).sum()
@@ -295,5 +324,5 @@ class SlotGraphs:
         return {name: total.detach() for name, (total, _) in terms.items()}
 
 
-def _size_of(batch: Batch) -> Size:
+def _size_of(batch: MaskedBatch) -> Size:
     return batch.tokens, batch.masked

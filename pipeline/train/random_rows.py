@@ -1,16 +1,16 @@
 """Batches of random ids in the form in which a run's stream delivers its rows."""
 
-from dataclasses import replace
+from dataclasses import fields
 
 import numpy as np
 import torch
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import AnyBatch, Batch, TextsBatch, collate
 from pipeline.config.data import NextSentence, Sampling, SentenceOrder
 from pipeline.text.masked_rows import MaskedRows
 
 
-def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> Batch:
+def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> AnyBatch:
     """Return a batch of rows with random ids, in the form in which the run's stream delivers them."""
     sequences, masked = rows * sampling.sequences, max(1, round(sampling.masking.share * length)) * sampling.masks
     labels = {
@@ -33,4 +33,5 @@ def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, ra
     if not sampling.two_texts:
         return batch
     keys = torch.from_numpy(random.integers(1, 2**62, (rows, 1 + sampling.sequences)))
-    return replace(batch, keys=keys, places=torch.arange(sequences) if sampling.negatives else None)
+    tokens = {field.name: getattr(batch, field.name) for field in fields(Batch)}
+    return TextsBatch(**tokens, keys=keys, places=torch.arange(sequences) if sampling.negatives else None)

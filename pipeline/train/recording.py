@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.checks import require
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
@@ -65,7 +65,7 @@ def recorded_steps(
     return None
 
 
-def examples_of(phase: Phase, vocabulary_size: int) -> list[Batch]:
+def examples_of(phase: Phase, vocabulary_size: int) -> list[MaskedBatch]:
     """Return slots of all sizes that slots of a phase are filled to, with random rows."""
     sampling, random = phase.sampling, np.random.default_rng(0)
     lengths = sorted({max(2, sampling.maximum_length * part // SIZES) for part in range(1, SIZES + 1)})

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import AnyBatch, Batch, MaskedBatch, collate
 from pipeline.corpus.order import Cursor
 from pipeline.text.masked_rows import MaskedRows
 
@@ -74,23 +74,22 @@ class Slot:
     record: SlotRecord
 
 
-def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
+def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[AnyBatch], Mapping[str, int]]) -> Slot:
     """Return the slot with these rows (schema ROW) and this index in its step.
 
     `counts` returns the count of each loss term, in the objective's order.
     """
-    batch = collate(rows)
+    batch: Batch = collate(rows)
     first, last = (_cursor(rows, number) for number in (0, rows.num_rows - 1))
-    crc32 = zlib.crc32(
-        np.ascontiguousarray(batch.masked_labels_M.numpy()).data,
-        zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()).data),
-    )
+    crc32 = zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()).data)
+    if isinstance(batch, MaskedBatch):
+        crc32 = zlib.crc32(np.ascontiguousarray(batch.masked_labels_M.numpy()).data, crc32)
     record = SlotRecord(
         index=index,
         rows=rows.num_rows,
-        tokens=batch.ids_T.numel(),
+        tokens=batch.tokens,
         squares=int(batch.offsets.diff().long().square().sum()),
-        masked=batch.masked_labels_M.numel(),
+        masked=batch.masked,
         counts=tuple(counts(batch).values()),
         crc32=crc32,
         first=first,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from pipeline.batch import Batch
+from pipeline.batch import AnyBatch, MaskedBatch
 from pipeline.errors import ConfigError
 from pipeline.evaluation.gather import gather_slots
 from pipeline.objectives.terms import Terms
@@ -30,7 +30,7 @@ CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02
 """Maximum distance of two vectors of length 1 that differ only by rounding, in bfloat16 or float32."""
 
-Slot = tuple[int, Batch]
+Slot = tuple[int, AnyBatch]
 """A slot's index in its step, 0..S-1, and its batch, which goes through one forward and backward."""
 Counts = Mapping[str, float | Tensor]
 """Loss term -> divisor of its sum in a step: the term's count over all ranks, divided by its weight."""
@@ -165,7 +165,7 @@ def _backward_of_graphs(
 
 
 def prepare(
-    graphs: SlotGraphs, optimizer: Any, objective: nn.Module, examples: Iterable[Batch], *, clip_norm: float
+    graphs: SlotGraphs, optimizer: Any, objective: nn.Module, examples: Iterable[MaskedBatch], *, clip_norm: float
 ) -> None:
     """Record the graphs of these batches' sizes and of the update, before the first step.
 
@@ -181,7 +181,7 @@ def prepare(
         update(optimizer, objective, rate=0.0, clip_norm=clip_norm, graphs=graphs)
 
 
-def _forward(objective: nn.Module, slot: int, batch: Batch, compute: StepContext, *, step: int) -> Any:
+def _forward(objective: nn.Module, slot: int, batch: AnyBatch, compute: StepContext, *, step: int) -> Any:
     """Return the objective's output for a slot; dropout depends on seed, step and slot only."""
     seed_dropout(compute.seed, step, slot)
     with compute.autocast:
@@ -215,7 +215,7 @@ def _first_pass(
     """
     with torch.no_grad():
         texts = {slot: _forward(objective, slot, batch, compute, step=step) for slot, batch in slots}
-    keys = {slot: batch.keys.to(compute.device) for slot, batch in slots if batch.keys is not None}
+    keys = {slot: batch.keys.to(compute.device) for slot, batch in slots}
     some = slots[0][0]
     every, places = gather_slots(texts, texts[some][:0], compute.world)
     every_key, _ = gather_slots(keys, keys[some][:0], compute.world)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import AnyBatch
 from pipeline.config.jobs import Pretrain
 from pipeline.evaluation.blimp import Blimp
 from pipeline.text.vocabulary import Vocabulary
@@ -22,7 +22,7 @@ class Work:
     world: int
     device: torch.device
     autocast: torch.autocast
-    heldout: Sequence[Batch]
+    heldout: Sequence[AnyBatch]
     """This rank's held-out batches of the phase."""
     blimp: Blimp | None = None
     """Minimal pairs to evaluate on; None if evaluation.blimp is not set."""

@@ -13,6 +13,7 @@ from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import BUILTIN, with_absolute_locations
+from pipeline.config.measurements import ExampleScore, KnownSplit, SimilarityScore, TripletScore
 from pipeline.config.mine import Mine
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.corpus.inputs import list_files
@@ -87,14 +88,16 @@ def _check_score(config: Score) -> None:
     """Check the labelled file of a fine-tuned model, the name of the task, or the file of pairs or triplets."""
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     saved = None if config.checkpoint is None else saved_task_at(config.checkpoint)
-    if config.similarity is not None and _are_small(config.similarity):
-        pairs_of(config, bad)
-    elif config.triplets is not None and _are_small(config.triplets):
-        triplets_of(config, bad)
-    elif config.input is not None and saved is not None and _are_small(config.input):
-        of_file(config, saved[0])
-    elif config.task is not None and saved is not None:
-        task_of(config, saved[0])
+    measured = config.measurement
+    if isinstance(measured, SimilarityScore) and _are_small(measured.similarity):
+        pairs_of(measured, bad)
+    elif isinstance(measured, TripletScore) and _are_small(measured.triplets):
+        triplets_of(measured, bad)
+    elif isinstance(measured, ExampleScore) and saved is not None:
+        if isinstance(measured.examples, KnownSplit):
+            task_of(measured.examples, saved[0])
+        elif _are_small(measured.examples.input):
+            of_file(measured.examples, saved[0])
 
 
 def _check_embed(config: Embed) -> None:

@@ -5,8 +5,18 @@ similarity, and a file of answers on SQuAD's questions. Or measure what a model 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.measurements import (
+    AnswerScore,
+    BlimpScore,
+    ExampleScore,
+    ForgettingScore,
+    RetrievalScore,
+    SimilarityScore,
+    TripletScore,
+)
 from pipeline.config.predict import Score
 from pipeline.embed.retrieval import score_retrieval
 from pipeline.embed.similarity import score_similarity, score_triplets
@@ -16,15 +26,16 @@ from pipeline.predict.model_score import score_model
 from pipeline.predict.score import score_answers
 from pipeline.reporting import Report
 
-SCORES: dict[str, Callable[[Score, Report], dict[str, float]]] = {
-    "blimp": score_blimp,
-    "heldout": score_forgetting,
-    "similarity": score_similarity,
-    "retrieval": score_retrieval,
-    "triplets": score_triplets,
-    "predictions": score_answers,
+SCORES: dict[type, Callable[[Any, Report], dict[str, float]]] = {
+    ExampleScore: score_model,
+    AnswerScore: score_answers,
+    BlimpScore: score_blimp,
+    ForgettingScore: score_forgetting,
+    SimilarityScore: score_similarity,
+    RetrievalScore: score_retrieval,
+    TripletScore: score_triplets,
 }
-"""Setting -> function that computes the scores. If none of these settings is set, a model is scored on its task."""
+"""Measurement -> function of (measurement, report) that computes the scores."""
 
 
 def score(config: Score, report: Report) -> dict[str, float]:
@@ -32,8 +43,5 @@ def score(config: Score, report: Report) -> dict[str, float]:
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
-    config = with_absolute_locations(config)
-    for name, measure in SCORES.items():
-        if getattr(config, name) is not None:
-            return measure(config, report)
-    return score_model(config, report)
+    measurement = with_absolute_locations(config).measurement
+    return SCORES[type(measurement)](measurement, report)

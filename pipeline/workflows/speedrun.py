@@ -7,7 +7,7 @@ from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores
 from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_text, require_whole, words_of
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.predict import Selection
+from pipeline.config.measurements import Selection
 from pipeline.config.speedrun import Speedrun
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp
 from pipeline.on_ray import cluster

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
@@ -82,7 +82,7 @@ def two_ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def examples() -> list[Batch]:
+def examples() -> list[MaskedBatch]:
     """Return slots of three sizes."""
     return [batch_of(ROWS, LENGTH * part // SIZES) for part in (1, SIZES // 2, SIZES)]
 
@@ -126,7 +126,7 @@ def test_all_sizes_are_warmed_up_before_any_is_recorded(recorded: list[Graph], m
     before: list[int] = []
     warm_up = SlotGraphs._warm_up
 
-    def counted(self: SlotGraphs, batch: Batch, times: int) -> None:
+    def counted(self: SlotGraphs, batch: MaskedBatch, times: int) -> None:
         before.append(len(recorded))
         warm_up(self, batch, times)
 

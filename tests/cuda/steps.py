@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch, TaskBatch, TextsBatch
 from pipeline.bench.cases import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, TaskAdamW
@@ -43,6 +43,7 @@ from pipeline.train.step import StepContext, train_step
 from tests.conftest import parts_of_preset, tiny_preset
 from tests.cuda.device import CUDA, move, on_device, pinned, waits
 from tests.cuda.watch import HostWaits, Watch
+from tests.unit.objectives.batches import as_task, tokens_of
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
 WORDS = 1_000
@@ -53,7 +54,7 @@ KERNEL_WITH_DROPOUT = ("_flash_attention_forward", "_flash_attention_backward")
 OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb(), "stable": StableAdamW(), "muon": Muon()}
 
 
-def batch_of(rows: int = 6, length: int = 64) -> Batch:
+def batch_of(rows: int = 6, length: int = 64) -> MaskedBatch:
     """Return random ids of ragged lengths, on the CPU."""
     batch = make_batch(
         Case(size="tiny", rows=rows, length=length, lengths="ragged", attention_dropout=False), seed=rows
@@ -82,7 +83,7 @@ def module_of(family: str, **parts: Any) -> Pretraining:
     return build_objective(preset.objective, preset.sampling, model, WORDS)
 
 
-def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
+def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: MaskedBatch, autocast: torch.autocast) -> Watch:
     """Run two steps on the device and return the operators of the second."""
     counts = divisors(module.counts(batch), module.weights)
     compute = StepContext(device=CUDA, autocast=autocast, seed=0)
@@ -172,17 +173,18 @@ def test_rates_are_tensors_that_stay(optimizer: str) -> None:
 LABELS = 3
 
 
-def labelled(kind: str) -> Batch:
+def labelled(kind: str) -> TaskBatch | TextsBatch:
     """Return a batch with labels of this kind of task."""
     batch = batch_of()
     if kind in ("contrastive", "triplet"):  # rows of a text, its match and a negative text
         places = torch.arange(batch.sequences)
-        return replace(batch, places=places, keys=1 + torch.arange(batch.sequences // 3 * 4).view(-1, 4))
+        keys = 1 + torch.arange(batch.sequences // 3 * 4).view(-1, 4)
+        return TextsBatch(**tokens_of(batch), places=places, keys=keys)
     if kind in ("choices", *RANKED):  # rows of two sequences, which are in the batch one after the other
         rows = batch.sequences // 2
         passages = torch.tensor([2] * (rows - 1) + [batch.sequences - 2 * (rows - 1)])
         outputs = torch.linspace(-1, 1, batch.sequences)
-        return replace(batch, passages=passages, label_N=(torch.arange(rows) % 2).float(), teacher=outputs)
+        return as_task(batch, (torch.arange(rows) % 2).float(), outputs, passages)
     wanted = {
         "classification": torch.arange(batch.sequences) % LABELS,
         "regression": torch.linspace(0, 5, batch.sequences),
@@ -195,8 +197,7 @@ def labelled(kind: str) -> Batch:
     }[kind].float()
     if kind == "tags":
         wanted[wanted == LABELS] = -100
-    per_row = kind in ("classification", "regression", "ranking", "similarity", "softmax")
-    return replace(batch, label_N=wanted) if per_row else replace(batch, labels=wanted)
+    return as_task(batch, wanted)
 
 
 RANKED = {"ranking softmax": Ranking(loss="softmax"), "ranking margin": Ranking(loss="margin")}

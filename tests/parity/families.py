@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, MaskedBatch, NextSentenceBatch, SentenceOrderBatch, TaskBatch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.model_parts import (
@@ -31,6 +31,7 @@ from pipeline.text.splitting import SPECIALS_OF_BYTES
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
+from tests.unit.objectives.batches import as_task
 
 SPECIALS = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
@@ -43,6 +44,7 @@ TEXTS = (
     "housing 한국 ال कि",
     "a very long word: donaudampfschiff ABC",
 )
+
 CLASSES = 3
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -258,46 +260,48 @@ LENGTHS = (7, 24, 1, 13, 24)
 MASKED = (1, 5, 7, 9, 30, 31, 33, 44, 45, 68)
 
 
-def pretraining_batch(row: Row, size: int) -> Batch:
+def pretraining_batch(row: Row, size: int) -> MaskedBatch:
     """Random ids without padding's, which transformers takes for none, with masked positions and a label per pair."""
     generator = torch.Generator().manual_seed(1)
     masked = torch.tensor(MASKED)
-    return Batch(
+    batch = MaskedBatch(
         **_inputs(row, size, LENGTHS, generator),
         masked_positions_M=masked,
         masked_labels_M=_text_ids(row, size, len(masked), generator),
-        not_next_N=torch.tensor([0, 1, 1, 0, 1]) if isinstance(row.pairs, NextSentence) else None,
-        swapped_N=torch.tensor([0, 1, 1, 0, 1]) if isinstance(row.pairs, SentenceOrder) else None,
     )
+    if isinstance(row.pairs, NextSentence):
+        return NextSentenceBatch(**vars(batch), not_next_N=torch.tensor([0, 1, 1, 0, 1]))
+    if isinstance(row.pairs, SentenceOrder):
+        return SentenceOrderBatch(**vars(batch), swapped_N=torch.tensor([0, 1, 1, 0, 1]))
+    return batch
 
 
-def task_batch(row: Row, size: int, kind: str, lengths: tuple[int, ...] = (9, 5, 12, 7)) -> Batch:
+def task_batch(row: Row, size: int, kind: str, lengths: tuple[int, ...] = (9, 5, 12, 7)) -> TaskBatch:
     """Random ids and labels of a kind of task."""
     random = torch.Generator().manual_seed(0)
     tokens, rows = sum(lengths), len(lengths)
-    labels: dict[str, Tensor] = {}
+    labels, passages = torch.zeros(0), None
     if kind == "classification":
-        labels["label_N"] = torch.randint(CLASSES, (rows,), generator=random).float()
+        labels = torch.randint(CLASSES, (rows,), generator=random).float()
     if kind == "regression":
-        labels["label_N"] = torch.randn(rows, generator=random)
+        labels = torch.randn(rows, generator=random)
     if kind == "multilabel":
-        labels["labels"] = torch.randint(2, (rows * CLASSES,), generator=random).float()
+        labels = torch.randint(2, (rows * CLASSES,), generator=random).float()
     if kind == "tags":
         drawn = torch.randint(CLASSES, (tokens,), generator=random)
-        labels["labels"] = torch.where(torch.rand(tokens, generator=random) < 0.3, -100, drawn).float()
+        labels = torch.where(torch.rand(tokens, generator=random) < 0.3, -100, drawn).float()
     if kind == "spans":
         ends = [torch.randint(length, (2,), generator=random) for length in lengths]
-        labels["labels"] = torch.stack(ends).flatten().float()
-    nothing = torch.zeros(0, dtype=torch.int64)
+        labels = torch.stack(ends).flatten().float()
     inputs = _inputs(row, size, lengths, random)
     if kind == "choices":  # rows of two choices each
-        labels["label_N"] = torch.randint(2, (rows // 2,), generator=random).float()
-        inputs["passages"] = torch.full((rows // 2,), 2)
+        labels = torch.randint(2, (rows // 2,), generator=random).float()
+        passages = torch.full((rows // 2,), 2)
     if kind in ("spans", "choices") and row.settings.family == "longformer":
         # transformers finds the question, or the choice, by its separators
         inputs["ids_T"] = with_separators(inputs["ids_T"], lengths, row.vocabulary().sep_id)
         inputs["segments_T"] = torch.cat([(torch.arange(n) > n // 3 + 1).long() for n in lengths])
-    return Batch(**inputs, masked_positions_M=nothing, masked_labels_M=nothing, **labels)
+    return as_task(Batch(**inputs), labels, passages=passages)
 
 
 def with_separators(ids_T: Tensor, lengths: tuple[int, ...], sep_id: int) -> Tensor:

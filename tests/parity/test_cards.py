@@ -146,8 +146,6 @@ def test_transformers_reads_the_scores_of_single_tokens_of_a_model_with_a_crf(
         positions_T=torch.arange(5),
         offsets=torch.tensor([0, 5], dtype=torch.int32),
         maximum_length=5,
-        masked_positions_M=torch.zeros(0, dtype=torch.int64),
-        masked_labels_M=torch.zeros(0, dtype=torch.int64),
     )
     with torch.inference_mode():
         torch.testing.assert_close(theirs(ids).logits[0], module.logits(batch), atol=1e-5, rtol=1e-5)

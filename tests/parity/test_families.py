@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch, NextSentenceBatch, SentenceOrderBatch, TaskBatch
 from pipeline.errors import CheckpointError
 from pipeline.export.trained import load_trained
 from pipeline.model.families.table import family_of
@@ -75,7 +75,7 @@ def theirs(row: Row, folder: Path) -> dict[str, nn.Module]:
 
 
 @pytest.fixture
-def batch(row: Row) -> Batch:
+def batch(row: Row) -> MaskedBatch:
     return pretraining_batch(row, row.vocabulary().size)
 
 
@@ -83,7 +83,7 @@ def masked_model(theirs: dict[str, nn.Module]) -> nn.Module:
     return theirs.get("generator", theirs[""])
 
 
-def test_logits_equal_theirs(row: Row, ours: Pretraining, theirs: dict[str, nn.Module], batch: Batch) -> None:
+def test_logits_equal_theirs(row: Row, ours: Pretraining, theirs: dict[str, nn.Module], batch: MaskedBatch) -> None:
     inputs = inputs_of(row, batch)
     real = inputs["attention_mask"].bool()
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_logits_equal_theirs(row: Row, ours: Pretraining, theirs: dict[str, nn.M
         assert_close(found[head], logits, name=head)
 
 
-def seen_by_discriminator(ours: ReplacedTokens, batch: Batch) -> tuple[dict, Tensor]:
+def seen_by_discriminator(ours: ReplacedTokens, batch: MaskedBatch) -> tuple[dict, Tensor]:
     """The terms of a forward, and the ids with the generator's samples in them."""
     seen: list[Tensor] = []
     hook = ours.encoder.register_forward_pre_hook(lambda module, given: seen.append(given[0].ids_T))
@@ -111,15 +111,15 @@ def seen_by_discriminator(ours: ReplacedTokens, batch: Batch) -> tuple[dict, Ten
 
 
 def test_losses_and_gradients_equal_theirs(
-    row: Row, ours: Pretraining, theirs: dict[str, nn.Module], batch: Batch
+    row: Row, ours: Pretraining, theirs: dict[str, nn.Module], batch: MaskedBatch
 ) -> None:
     ours.zero_grad(), [model.zero_grad() for model in theirs.values()]
     labels = torch.full_like(batch.ids_T, -100)
     labels[batch.masked_positions_M] = batch.masked_labels_M
     asked = inputs_of(row, batch) | {"labels": pad(labels, batch, -100)}
-    if batch.not_next_N is not None:
+    if isinstance(batch, NextSentenceBatch):
         asked["next_sentence_label"] = batch.not_next_N
-    if batch.swapped_N is not None:
+    if isinstance(batch, SentenceOrderBatch):
         asked["sentence_order_label"] = batch.swapped_N
     expected = masked_model(theirs)(**asked).loss
     if isinstance(ours, ReplacedTokens):
@@ -251,7 +251,7 @@ def _peer(row: Row, kind: str, size: int) -> nn.Module:
     return getattr(transformers, wanted)(config)
 
 
-def _their_task(row: Row, kind: str, peer: nn.Module, batch: Batch):
+def _their_task(row: Row, kind: str, peer: nn.Module, batch: TaskBatch):
     inputs = inputs_of(row, batch)
     if kind == "spans":
         start, end = batch.labels.view(-1, 2).long().T
@@ -260,13 +260,13 @@ def _their_task(row: Row, kind: str, peer: nn.Module, batch: Batch):
         return peer(**inputs, labels=pad(batch.labels.long(), batch, -100))
     if kind == "choices":
         of_rows = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in inputs.items()}
-        return peer(**of_rows, labels=batch.label_N.long())
+        return peer(**of_rows, labels=batch.labels.long())
     if kind == "multilabel":
         return peer(**inputs, labels=batch.labels.view(-1, CLASSES))
-    return peer(**inputs, labels=batch.label_N.long() if kind == "classification" else batch.label_N)
+    return peer(**inputs, labels=batch.labels.long() if kind == "classification" else batch.labels)
 
 
-def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
+def _their_logits(row: Row, kind: str, output, batch: TaskBatch) -> Tensor:
     real = inputs_of(row, batch)["attention_mask"].bool()
     if kind == "spans":
         return torch.stack((output.start_logits, output.end_logits), -1)[real]

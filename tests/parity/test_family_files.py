@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from jobs.pretrain import main as pretrain
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.model import LearnedPositions, Model
 from pipeline.errors import ConfigError
 from pipeline.model.flops import TokenCounts
@@ -163,7 +163,7 @@ def test_operations_equal_what_torch_counts_of_a_step(name: str) -> None:
     module = build_objective(row.objective, row.sampling, row.settings, size)
     length, sequences = 32, 4
     tokens = length * sequences
-    batch = Batch(
+    batch = MaskedBatch(
         ids_T=torch.zeros(tokens, dtype=torch.int64),
         segments_T=torch.zeros(tokens, dtype=torch.int64),
         positions_T=torch.arange(length).repeat(sequences),

@@ -72,7 +72,9 @@ def test_similarity_is_that_of_score(tiny_run: Path, tmp_path: Path) -> None:
     rows = [(text(number), text(number * 3 + 1), number % 6) for number in range(40)]
     file = tmp_path / "pairs.tsv"
     file.write_text("sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{score}\n" for a, b, score in rows))
-    ours = score_similarity(Score(checkpoint=str(tiny_run), similarity=str(file), placement=CPU), lambda line: None)
+    ours = score_similarity(
+        Score(checkpoint=str(tiny_run), similarity=str(file), placement=CPU).measurement, lambda line: None
+    )
     model, task = MtebModel(model=api.load(str(tiny_run), "cpu")), similarity_task(rows)
     theirs = evaluated(model, task, tmp_path / "cache")
     assert 0 < abs(ours["spearman"]) < 1
@@ -93,7 +95,7 @@ def test_retrieval_is_that_of_score(tiny_run: Path, tmp_path: Path) -> None:
     judged = [f"{query}\t{id}\t{grade}\n" for query, of_query in grades.items() for id, grade in of_query.items()]
     (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
     asked = Score(checkpoint=str(tiny_run), retrieval=str(tmp_path), placement=CPU)
-    ours = score_retrieval(asked, lambda line: None)
+    ours = score_retrieval(asked.measurement, lambda line: None)
     theirs = evaluated(MtebModel(model=api.load(str(tiny_run), "cpu")), retrieval_task(documents, queries, grades))
     assert 0 < ours["ndcg@10"] < 1
     for name, of_mteb in {"ndcg@10": "ndcg_at_10", "map": "map_at_1000", "recall@100": "recall_at_100"}.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import PassagesBatch, TaskBatch
 from pipeline.config.finetune import TaskAdamW
 from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
@@ -19,7 +19,7 @@ SETTINGS = replace(SMALL, initializer_deviation=0.2)
 SIZE = 60
 
 
-def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
+def batch_of(kind: str, lengths: tuple[int, ...]) -> TaskBatch:
     """Random ids in two segments, and labels of the kind."""
     return task_batch(ROWS["bert"], SIZE, kind, lengths)
 
@@ -36,11 +36,11 @@ def test_the_softmax_of_an_answer_sees_its_own_window_alone() -> None:
     with torch.no_grad():
         first = module(alone)["task"][0]
         both = module(beside)["task"][0]
-        rest = Batch(**vars(beside) | {
+        rest = TaskBatch(**vars(beside) | {
             "ids_T": beside.ids_T[6:], "segments_T": beside.segments_T[6:], "positions_T": beside.positions_T[6:],
             "offsets": torch.tensor([0, 20], dtype=torch.int32), "labels": beside.labels[2:],
         })  # fmt: skip
-        mine = Batch(**vars(beside) | {
+        mine = TaskBatch(**vars(beside) | {
             "ids_T": beside.ids_T[:6], "segments_T": beside.segments_T[:6], "positions_T": beside.positions_T[:6],
             "offsets": torch.tensor([0, 6], dtype=torch.int32), "labels": beside.labels[:2], "maximum_length": 6,
         })  # fmt: skip
@@ -57,7 +57,7 @@ def test_class_weights_scale_losses_as_torch_means_them(kind: str) -> None:
     )
     with torch.no_grad():
         total, count = module(batch)["task"]
-        labels = (batch.labels if kind == "tags" else batch.label_N).long()
+        labels = batch.labels.long()
         torch.testing.assert_close(
             total / count,
             torch.nn.functional.cross_entropy(module.logits(batch), labels, weight=weights),
@@ -110,7 +110,7 @@ def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
         torch.testing.assert_close(found[1][2][name], tensor, rtol=1e-3, atol=2e-5, msg=name)
 
 
-def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, ...]) -> list[Batch]:
+def parts(kind: str, batch: TaskBatch, lengths: tuple[int, ...], sizes: tuple[int, ...]) -> list[TaskBatch]:
     """The batch's sequences as several batches."""
     found, first = [], 0
     for size in sizes:
@@ -129,9 +129,8 @@ def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, .
                 positions_T=batch.positions_T[tokens],
                 offsets=torch.tensor([0, *torch.tensor(lengths[first : first + size]).cumsum(0)], dtype=torch.int32),
                 maximum_length=max(lengths[first : first + size]),
-                label_N=None if batch.label_N is None else batch.label_N[rows],
-                passages=None if batch.passages is None else batch.passages[rows],
-                labels=None if batch.labels is None else batch.labels[per[kind]],
+                labels=batch.labels[per.get(kind, rows)],
+                **({"passages": batch.passages[rows]} if isinstance(batch, PassagesBatch) else {}),
             )
         )
         first += size

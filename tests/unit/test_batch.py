@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -7,7 +8,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.batch import Batch, collate, pack, unpack
+from pipeline.batch import (
+    PAIR_LABELS,
+    Batch,
+    MaskedBatch,
+    NextSentenceBatch,
+    PassagesBatch,
+    SentenceOrderBatch,
+    StringBatch,
+    TaskBatch,
+    TextsBatch,
+    collate,
+    pack,
+    unpack,
+)
 from pipeline.text.schema import EXAMPLE, ROW
 
 ROWS = [
@@ -49,11 +63,12 @@ def test_labels_of_pairs_are_those_that_the_rows_have():
         row | {"not_next": None, "swapped": swapped} for row, swapped in zip(ROWS, (False, True, True), strict=True)
     ]
     batch = collate(table(ordered, chunks=2))
-    assert batch.not_next_N is None and batch.swapped_N.tolist() == [0, 1, 1] and batch.swapped_N.dtype == torch.int64
+    assert type(batch) is SentenceOrderBatch
+    assert batch.swapped_N.tolist() == [0, 1, 1] and batch.swapped_N.dtype == torch.int64
     batch = collate(table([row | {"not_next": None} for row in ROWS], chunks=2))
-    assert batch.not_next_N is None and batch.swapped_N is None
+    assert type(batch) is MaskedBatch
     assert_equal(batch.to("cpu"), batch)
-    assert collate(table(ROWS)).swapped_N is None
+    assert type(collate(table(ROWS))) is NextSentenceBatch
 
 
 def test_types():
@@ -123,24 +138,59 @@ def test_every_row_can_be_read_back(rows, chunks):
     assert batch.maximum_length == max(len(row["ids"]) for row in rows)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_one_copy_has_all_tensors(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+NUMBERS = torch.arange(15)
+PART: dict[str, Any] = {
+    "masked_positions_M": NUMBERS[:4],
+    "masked_labels_M": NUMBERS[4:8],
+    "not_next_N": torch.tensor([1, 0, 1]),
+    "swapped_N": torch.tensor([0, 1, 1]),
+    "texts": ("a", "b", "c"),
+    "keys": NUMBERS[:9].view(3, 3),
+    "labels": torch.tensor([math.nan, 0.5, -1.0]),
+    "teacher": torch.zeros(0),
+    "passages": torch.tensor([1, 2]),
+}
+"""Values of the fields that some batches have."""
+
+
+def every_kind() -> list[Batch]:
+    """Return a batch of each class, of three sequences of five tokens."""
+    tokens = {"ids_T": NUMBERS, "segments_T": NUMBERS + 1, "positions_T": NUMBERS + 2, "maximum_length": 5}
+    tokens["offsets"] = torch.arange(4, dtype=torch.int32) * 5
+    classes, kinds = [Batch], list[type[Batch]]()
+    while classes:
+        kinds.append(classes.pop())
+        classes += kinds[-1].__subclasses__()
+    names = [[field.name for field in dataclasses.fields(kind) if field.name in PART] for kind in kinds]
+    return [kind(**tokens, **{name: PART[name] for name in own}) for kind, own in zip(kinds, names, strict=True)]
+
+
+def test_no_field_is_none_because_another_kind_needs_it() -> None:
+    found = {type(batch): [name for name, value in vars(batch).items() if value is None] for batch in every_kind()}
+    assert found.pop(TextsBatch) == ["places"]  # only rows of different numbers of texts have them
+    wanted = {Batch, MaskedBatch, NextSentenceBatch, SentenceOrderBatch, StringBatch, TaskBatch, PassagesBatch}
+    assert found.keys() == wanted and not any(found.values())
+    assert PAIR_LABELS.keys() == {NextSentenceBatch, SentenceOrderBatch}
+
+
+@pytest.mark.parametrize("batch", every_kind(), ids=lambda batch: type(batch).__name__)
+def test_every_tensor_is_a_field_that_moves_and_is_in_the_one_copy(batch: Batch, monkeypatch) -> None:
+    """A tensor inside another field would be left on the CPU."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is no GPU to pin memory for
-    numbers = torch.arange(5 * rows)
-    batch = Batch(
-        ids_T=numbers,
-        segments_T=numbers + 1,
-        positions_T=numbers + 2,
-        offsets=torch.arange(rows + 1, dtype=torch.int32),
-        maximum_length=5,
-        masked_positions_M=torch.zeros(0, dtype=torch.int64),
-        masked_labels_M=torch.zeros(0, dtype=torch.int64),
-        labels=torch.tensor([math.nan, 0.5, -1.0][:rows]),
-        keys=torch.arange(3 * rows).view(rows, 3),
-    )
-    copied = unpack(batch, pack(batch))
+    assert all(isinstance(value, torch.Tensor | int | tuple | None) for value in vars(batch).values())
+    moved, copied = batch.to("meta"), unpack(batch, pack(batch))
+    assert type(moved) is type(copied) is type(batch)
     for name, value in vars(batch).items():
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(getattr(copied, name), value, rtol=0, atol=0, equal_nan=True)
+            assert getattr(moved, name).is_meta
         else:
-            assert getattr(copied, name) == value
+            assert getattr(copied, name) == getattr(moved, name) == value
+
+
+def test_the_one_copy_of_a_single_row_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is no GPU to pin memory for
+    tokens = {"ids_T": NUMBERS[:5], "segments_T": NUMBERS[1:6], "positions_T": NUMBERS[2:7], "maximum_length": 5}
+    offsets = torch.tensor([0, 5], dtype=torch.int32)
+    batch = TaskBatch(**tokens, offsets=offsets, labels=torch.tensor([0.5]), teacher=torch.zeros(0))
+    assert_equal(unpack(batch, pack(batch)), batch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.errors import DataError, shown
 from pipeline.text.vocabulary import Vocabulary
 
@@ -118,7 +118,7 @@ def split(sentences: SentenceRows, rows: Rows, tokens: int) -> list[slice]:
     return slices
 
 
-def make_batch(sentences: SentenceRows, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
+def make_batch(sentences: SentenceRows, rows: Rows, part: slice, vocabulary: Vocabulary) -> MaskedBatch:
     """Return the flat batch of a slice of the rows; only the asked piece of each row has a label."""
     sentence, asked, end = rows.sentence[part], rows.asked[part], rows.end[part]
     inner = np.diff(sentences.offsets)[sentence]
@@ -132,7 +132,7 @@ def make_batch(sentences: SentenceRows, rows: Rows, part: slice, vocabulary: Voc
     labels = sentences.ids[sentences.offsets[sentence] + asked]
     first_masked, past_masked = (np.repeat(bound + 1, inner + SPECIALS) for bound in (asked, end))
     ids[(positions >= first_masked) & (positions < past_masked)] = vocabulary.mask_id
-    return Batch(
+    return MaskedBatch(
         ids_T=torch.from_numpy(ids),
         segments_T=torch.zeros(len(ids), dtype=torch.int64),
         positions_T=torch.from_numpy(positions),

@@ -56,7 +56,6 @@ def test_a_student_of_another_vocabulary_learns_the_vectors_that_embed_computes(
     examples = make_examples(documents, CachedTokenizer(vocabulary), config.sampling, seed=0, epoch=0, window=0)
     batch = collate(examples.slice(0, 9))
     embed = Embed(checkpoint=str(tiny_run), input="i", output="o")
-    assert batch.texts is not None
     wanted = load_described(describe_on_cpu(embed), embed).vectors(batch.texts)
     np.testing.assert_allclose(teacher.load(CPU)(batch.texts).numpy(), wanted, rtol=0, atol=1e-6)
     student = VectorStudent(config.model, vocabulary.size, found.objective, torch.Generator().manual_seed(0)).eval()

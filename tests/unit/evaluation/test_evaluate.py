@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import NextSentenceBatch, SentenceOrderBatch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
 from pipeline.config.model import Model
 from pipeline.config.training import EVALUATED_WINDOWS
@@ -15,12 +15,13 @@ from pipeline.evaluation.evaluate import baselines, evaluate, heldout_shares
 from pipeline.evaluation.heldout import heldout_batches
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from tests.unit.objectives.batches import without_pairs
 
 CPU = torch.device("cpu")
 MLM = {"heldout/mlm_loss", "heldout/mlm_accuracy"}
 UNIGRAM = {"baseline/unigram_mlm_loss", "baseline/unigram_mlm_accuracy"}
 
-BATCH = Batch(
+BATCH = NextSentenceBatch(
     ids_T=torch.tensor([2, 4, 3, 4, 3, 2, 4, 3, 4, 3, 2, 4, 3, 4, 3]),
     segments_T=torch.tensor([0, 0, 0, 1, 1] * 3),
     positions_T=torch.arange(5).repeat(3),
@@ -86,9 +87,9 @@ def test_baselines_by_hand() -> None:
     assert baselines(MODULE, [BATCH], counts, world=1) == pytest.approx(
         expected | {"baseline/majority_nsp_accuracy": 2 / 3}
     )
-    swapped = replace(BATCH, not_next_N=None, swapped_N=torch.tensor([0, 0, 0]))
+    swapped = SentenceOrderBatch(**vars(without_pairs(BATCH)), swapped_N=torch.tensor([0, 0, 0]))
     assert baselines(MODULE, [swapped], counts, world=1) == pytest.approx(
         expected | {"baseline/majority_sop_accuracy": 1.0}
     )
-    assert baselines(MODULE, [replace(BATCH, not_next_N=None)], counts, world=1) == pytest.approx(expected)
+    assert baselines(MODULE, [without_pairs(BATCH)], counts, world=1) == pytest.approx(expected)
     assert baselines(MODULE, [], counts, world=1) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, TaskBatch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Truncation
 from pipeline.config.data import VocabularySettings
@@ -21,6 +21,7 @@ from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import read_initial
+from tests.unit.objectives.batches import as_task
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
 TASKS = {
@@ -34,23 +35,17 @@ TASKS = {
 }
 
 
-def batch(size: int, kind: str = "") -> Batch:
+def batch(size: int, kind: str = "") -> TaskBatch:
     lengths = (5, 9, 3)
-    random, positions, nothing = (
-        torch.Generator().manual_seed(3),
-        torch.cat([torch.arange(n) for n in lengths]),
-        torch.zeros(0, dtype=torch.int64),
-    )
-    return Batch(
+    random, positions = torch.Generator().manual_seed(3), torch.cat([torch.arange(n) for n in lengths])
+    tokens = Batch(
         ids_T=torch.randint(1, size, (17,), generator=random),
         segments_T=(positions > 2).long(),
         positions_T=positions,
         offsets=torch.tensor([0, 5, 14, 17], dtype=torch.int32),
         maximum_length=9,
-        masked_positions_M=nothing,
-        masked_labels_M=nothing,
-        passages=torch.ones(3, dtype=torch.int64) if kind == "choices" else None,
     )
+    return as_task(tokens, passages=torch.ones(3, dtype=torch.int64) if kind == "choices" else None)
 
 
 def saved(

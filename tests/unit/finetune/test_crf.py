@@ -164,7 +164,7 @@ def test_all_ways_to_a_model_s_answers_find_the_best_sequence(tmp_path: Path, ti
         for number, answer in enumerate(answers)
     ]
     assert [[word["score"] for word in sentence] for sentence in served] == scores
-    scores = score_model(Score(checkpoint=model, input=str(tmp_path / "dev.conll")), lambda line: None)
+    scores = score_model(Score(checkpoint=model, input=str(tmp_path / "dev.conll")).measurement, lambda line: None)
     assert scores["f1"] == pytest.approx(tags.score(problem.task, dev, answers, {})["f1"])
     assert scores["f1"] != pytest.approx(tags.score(problem.task, dev, alone, {})["f1"])
 

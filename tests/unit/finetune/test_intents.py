@@ -206,7 +206,7 @@ def test_both_are_learnt_saved_and_answered(tmp_path: Path, tiny_vocabulary: Voc
     assert "and names the intent of the whole text (buy, sell)" in card
     assert ("`transformers` gives the intent as the label of the first token, [CLS]" in card) is not crf
     score = Score(checkpoint=model, input=str(tmp_path / "test.jsonl"), text="words", label=("tags",), intent="want")
-    assert score_model(score, lambda line: None)["intent_accuracy"] > 0.9
+    assert score_model(score.measurement, lambda line: None)["intent_accuracy"] > 0.9
     if not crf:
         _require_equal_logits(model, tiny_vocabulary)
 

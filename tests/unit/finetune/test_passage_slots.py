@@ -99,7 +99,7 @@ def test_a_text_stays_in_one_slot_and_counts_with_all_its_tokens(tiny_vocabulary
     steps = [[batch for _, batch in slots] for slots in batches(rows, recipe, 5, 0)]
     assert sum(len(batch.passages) for slots in steps for batch in slots) == 40
     for batch in (batch for slots in steps for batch in slots):
-        assert int(batch.passages.sum()) == batch.sequences and len(batch.label_N) == len(batch.passages) <= 4
+        assert int(batch.passages.sum()) == batch.sequences and len(batch.labels) == len(batch.passages) <= 4
     # Rows of similar length are in one step, by the tokens of all passages.
     tokens = sorted(sum(batch.tokens for batch in slots) / sum(len(b.passages) for b in slots) for slots in steps)
     assert tokens[0] < 0.5 * tokens[-1]

@@ -69,7 +69,7 @@ def test_a_trained_model_scores_ranks_and_is_a_number_for_transformers(loss: Los
     rows = [{"query": row["first"], "document": row["second"], "label": row["label"]} for row in dev.to_pylist()]
     (glue / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     asked = Score(checkpoint=model, input=f"{glue}/dev.jsonl", text="query", pair="document")
-    assert score_model(asked, QUIET) == pytest.approx(result["scores"]["dev"])
+    assert score_model(asked.measurement, QUIET) == pytest.approx(result["scores"]["dev"])
     settings = score_settings(inputs.config, problem.task, model)
     assert (settings.text, settings.pair, settings.label) == ("query", "document", ("label",))
     assert predict_settings(inputs.config, problem.task, model).pair == "document"

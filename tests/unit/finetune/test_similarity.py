@@ -42,7 +42,7 @@ def test_a_trained_model_has_the_dev_score_of_its_trial(tiny_run: Path, glue: Pa
     trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
     result = load_or_train(trial, problem, inputs.initial)
     dev, model = glue / "STS-B/dev.tsv", f"{trial.folder}/model"
-    scores = score_similarity(Score(checkpoint=model, similarity=str(dev)), lambda line: None)
+    scores = score_similarity(Score(checkpoint=model, similarity=str(dev)).measurement, lambda line: None)
     assert scores["spearman"] == pytest.approx(
         result["scores"]["dev"]["spearman"], abs=0.01
     )  # near ties may be rounded
@@ -109,7 +109,7 @@ def test_score_has_the_pooling_and_the_length_of_the_training(
     module, folder = build(inputs.config, problem, inputs.initial, 0), str(tmp_path / "model")
     files = tuned_files(about, inputs.initial.model, plain=isinstance(adapter, NoAdapter))
     save_tuned(folder, module, about, inputs.initial.model, inputs.initial.vocabulary, adapter, files)
-    model = load_encoders(Score(checkpoint=folder, similarity="a.tsv"))[MODEL]
+    model = load_encoders(Score(checkpoint=folder, similarity="a.tsv").measurement)[MODEL]
     assert (model.recipe.pooling, model.embedding_length) == ("cls", 8)
     states = model.cls([" ".join(["kar"] * 6)])
     found = model.embed([" ".join(["kar"] * 30)])

@@ -162,7 +162,7 @@ def test_a_whole_training_equals_a_plain_loop_of_transformers(
     optimizer, losses = torch.optim.AdamW(groups, lr=1e-3, eps=1e-6), []
     for epoch in range(2):
         for ((_, batch),) in batches(rows["train"].rows, config.recipe, 5, epoch):
-            labels = batch.label_N if task.kind == "regression" else batch.label_N.long()
+            labels = batch.labels if task.kind == "regression" else batch.labels.long()
             loss = peer(**padded(batch), labels=labels).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(peer.parameters(), 1.0)
@@ -204,7 +204,7 @@ def test_every_row_comes_once_an_epoch_in_another_order(glue: Path, tiny_vocabul
     rows = prepared("stsb", glue, tiny_vocabulary)["train"].rows
     for recipe in (Recipe(rows_per_step=16, group_lengths=False), Recipe(rows_per_step=16)):
         orders = [
-            torch.cat([batch.label_N for ((_, batch),) in batches(rows, recipe, 3, epoch)]).tolist()
+            torch.cat([batch.labels for ((_, batch),) in batches(rows, recipe, 3, epoch)]).tolist()
             for epoch in (0, 1, 0)
         ]
         assert orders[0] == orders[2] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == sorted(

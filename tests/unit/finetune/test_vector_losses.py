@@ -73,7 +73,7 @@ def test_a_trained_model_makes_the_vectors_of_its_trial(loss: str, tiny_run: Pat
     rows = [{"anchor": row["first"], "positive": row["second"], "negative": row["negatives"][0]} for row in dev]
     (glue / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     model = f"{trial.folder}/model"
-    scores = score_triplets(Score(checkpoint=model, triplets=f"{glue}/dev.jsonl"), lambda line: None)
+    scores = score_triplets(Score(checkpoint=model, triplets=f"{glue}/dev.jsonl").measurement, lambda line: None)
     assert result["scores"]["dev"]["triplet_accuracy"] == pytest.approx(scores["accuracy"], abs=0.01)
     assert open_tuned(model).about.task.kind == "similarity"
     card = Path(f"{model}/README.md").read_text()
@@ -81,7 +81,10 @@ def test_a_trained_model_makes_the_vectors_of_its_trial(loss: str, tiny_run: Pat
     assert "word counts" in card and f"| similarity.loss | {loss} |" in card and f"| {own} |" in card
     # the test file has pairs with a score, and its columns are found
     settings = score_settings(inputs.config, problem.task, model)
-    assert settings.label == ("score",) and set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
+    assert settings.label == ("score",) and set(score_model(settings.measurement, lambda line: None)) == {
+        "spearman",
+        "pearson",
+    }
     assert predict_settings(inputs.config, problem.task, model).text == "sentence1"
 
 
@@ -111,7 +114,7 @@ def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, gl
     )
     assert json.loads(Path(f"{model}/config.json").read_text())["architectures"] == ["BertModel"]
     settings = score_settings(inputs.config, problem.task, model)
-    assert set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
+    assert set(score_model(settings.measurement, lambda line: None)) == {"spearman", "pearson"}
 
 
 def test_truncated_vectors_are_trained_and_scored(tiny_run: Path, glue: Path) -> None:
@@ -122,7 +125,7 @@ def test_truncated_vectors_are_trained_and_scored(tiny_run: Path, glue: Path) ->
     dev, model = load_or_train(trial, problem, inputs.initial)["scores"]["dev"], f"{trial.folder}/model"
     assert set(dev) == {f"{name}{at}" for name in ("spearman", "pearson") for at in ("", "@8", "@16")}
     assert len({dev["spearman"], dev["spearman@8"], dev["spearman@16"]}) == 3
-    scores = score_model(score_settings(inputs.config, problem.task, model), lambda line: None)
+    scores = score_model(score_settings(inputs.config, problem.task, model).measurement, lambda line: None)
     assert scores == pytest.approx(dev, abs=0.01)  # the test file is the development file
     card = Path(f"{model}/README.md").read_text()
     assert "The first 8, 16 numbers of a vector are a vector too" in card and "truncate_dim=16" in card

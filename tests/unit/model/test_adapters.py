@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
@@ -50,18 +50,16 @@ KINDS = [
 ]
 
 
-def make_batch() -> Batch:
-    generator, empty, tokens = torch.Generator().manual_seed(0), torch.empty(0, dtype=torch.int64), sum(LENGTHS)
-    return Batch(
+def make_batch() -> TaskBatch:
+    generator, tokens = torch.Generator().manual_seed(0), sum(LENGTHS)
+    return TaskBatch(
         ids_T=torch.randint(0, 31, (tokens,), generator=generator),
         segments_T=torch.randint(0, 2, (tokens,), generator=generator),
         positions_T=torch.cat([torch.arange(length) for length in LENGTHS]),
         offsets=torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0)], dtype=torch.int32),
         maximum_length=max(LENGTHS),
-        masked_positions_M=empty,
-        masked_labels_M=empty,
-        not_next_N=torch.zeros(len(LENGTHS), dtype=torch.int64),
-        label_N=torch.tensor([0.0, 1.0, 2.0, 1.0]),
+        labels=torch.tensor([0.0, 1.0, 2.0, 1.0]),
+        teacher=torch.zeros(0),
     )
 
 

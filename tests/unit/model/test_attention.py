@@ -17,7 +17,6 @@ from pipeline.model.windows import band, windowed_attention
 
 
 def flat_batch(lengths: list[int]) -> Batch:
-    empty = torch.empty(0, dtype=torch.int64)
     positions = torch.cat([torch.arange(n) for n in lengths])
     return Batch(
         ids_T=torch.zeros_like(positions),
@@ -25,9 +24,6 @@ def flat_batch(lengths: list[int]) -> Batch:
         positions_T=positions,
         offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
         maximum_length=max(lengths),
-        masked_positions_M=empty,
-        masked_labels_M=empty,
-        not_next_N=torch.zeros(len(lengths), dtype=torch.int64),
     )
 
 

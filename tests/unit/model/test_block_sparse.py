@@ -13,7 +13,7 @@ from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import ConfigError
 from pipeline.model import block_sparse
 from pipeline.model.attention import explicit_attention, layout_of
-from pipeline.model.block_sparse import block_layouts, block_sparse_attention, times_counted
+from pipeline.model.block_sparse import BlockLayout, block_layouts, block_sparse_attention, times_counted
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.random_blocks import random_blocks
 from pipeline.model.states import attention_weights, layer_states
@@ -42,6 +42,7 @@ def qkv_of(lengths: list[int], seed: int = 0) -> Tensor:
 def sparsely(qkv: Tensor, lengths: list[int], layer: int = 1, dropout: float = 0.0, model: Model = MODEL) -> Tensor:
     batch = flat_batch(lengths)
     layout = block_layouts([layout_of(batch)] * 2, batch, model)[layer]
+    assert isinstance(layout, BlockLayout)
     return block_sparse_attention(qkv, layout, dropout)
 
 
@@ -127,7 +128,7 @@ def test_sequences_of_one_length_are_read_without_the_offsets() -> None:
     """On a GPU, reading offsets would make the host wait."""
     batch = flat_batch([40, 40])
     layout = block_layouts([layout_of(batch)], replace(batch, offsets=batch.offsets.to("meta")), MODEL)[0]
-    assert layout.blocks is not None
+    assert isinstance(layout, BlockLayout)
     assert [group.real.shape for group in layout.blocks.groups] == [(2, 10, 4)] and layout.blocks.full is None
 
 
@@ -139,7 +140,7 @@ def test_layers_attend_to_other_blocks() -> None:
 def test_a_block_in_the_window_and_global_counts_once() -> None:
     batch = flat_batch([90])
     layout = block_layouts([layout_of(batch)] * 2, batch, MODEL)[1]
-    assert layout.blocks is not None
+    assert isinstance(layout, BlockLayout)
     counts = times_counted(layout.blocks.groups[0])
     assert counts.shape == (2, 92, 92)
     for head in range(2):

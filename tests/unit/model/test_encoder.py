@@ -35,16 +35,12 @@ def sequences(lengths: list[int], seed: int = 0) -> list[tuple[torch.Tensor, tor
 
 def flat_batch(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Batch:
     lengths = [len(ids) for ids, _ in parts]
-    empty = torch.empty(0, dtype=torch.int64)
     return Batch(
         ids_T=torch.cat([ids for ids, _ in parts]),
         segments_T=torch.cat([segments for _, segments in parts]),
         positions_T=torch.cat([torch.arange(n) for n in lengths]),
         offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
         maximum_length=max(lengths),
-        masked_positions_M=empty,
-        masked_labels_M=empty,
-        not_next_N=torch.zeros(len(lengths), dtype=torch.int64),
     )
 
 

@@ -13,9 +13,9 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import GlobalLocalAttention, LearnedPositions
 from pipeline.errors import ConfigError
-from pipeline.model.attention import Layout, layout_of
+from pipeline.model.attention import layout_of
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.global_local import GlobalUse, global_attention, global_tokens, local_attention
+from pipeline.model.global_local import GlobalLayout, GlobalUse, global_attention, local_attention, with_global_tokens
 from pipeline.model.states import attention_weights, layer_states
 from tests.unit.model.test_attention import flat_batch
 
@@ -47,9 +47,10 @@ def with_questions(questions: list[int], lengths: list[int]) -> Batch:
     return replace(batch, ids_T=torch.cat(ids))
 
 
-def laid_out(batch: Batch, use: GlobalUse, reach: int) -> Layout:
-    layout = layout_of(batch)
-    return replace(layout, global_tokens=global_tokens(batch, layout, use, reach))
+def laid_out(batch: Batch, use: GlobalUse, reach: int) -> GlobalLayout:
+    layout = with_global_tokens(layout_of(batch), batch, use, reach)
+    assert isinstance(layout, GlobalLayout)
+    return layout
 
 
 def with_mask(local: Tensor, whole: Tensor, lengths: list[int], counts: list[int], reach: int) -> Tensor:
@@ -67,8 +68,7 @@ def with_mask(local: Tensor, whole: Tensor, lengths: list[int], counts: list[int
     return torch.cat(out)
 
 
-def ours(local: Tensor, whole: Tensor, layout: Layout, dropout: float = 0.0) -> Tensor:
-    assert layout.global_tokens is not None
+def ours(local: Tensor, whole: Tensor, layout: GlobalLayout, dropout: float = 0.0) -> Tensor:
     is_global = layout.global_tokens.is_global_T[:, None, None]
     return torch.where(is_global, global_attention(whole, layout, dropout), local_attention(local, layout, dropout))
 
@@ -116,14 +116,15 @@ def test_the_question_ends_before_the_first_separator() -> None:
     assert chosen is not None and chosen.most == 4
     assert [part.tolist().index(False) for part in chosen.is_global_T.split([9, 6, 5])] == [3, 1, 4]
     assert chosen.exists.sum(1).tolist() == [3, 1, 4]
-    assert laid_out(batch, "none", 2).global_tokens is None
+    plain = layout_of(batch)
+    assert with_global_tokens(plain, batch, "none", 2) is plain
 
 
 def test_memory_grows_with_the_tokens_and_not_with_their_square() -> None:
     sizes = {}
     for length in (1_000, 4_000):
         chosen = laid_out(flat_batch([length]), "first", 64).global_tokens
-        assert chosen is not None and chosen.blocks is not None
+        assert chosen.blocks is not None
         sizes[length] = chosen.blocks.mask.numel()
     assert sizes == {1_000: 16 * 64 * 193, 4_000: 63 * 64 * 193}
 

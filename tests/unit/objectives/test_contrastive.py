@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import TextsBatch, collate
 from pipeline.config.data import AdjacentParagraphs, Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
@@ -47,7 +47,7 @@ def make_model(
     return module.train()
 
 
-def make_rows(count: int, seed: int = 0, parent: int | None = None, negatives: int = 0) -> Batch:
+def make_rows(count: int, seed: int = 0, parent: int | None = None, negatives: int = 0) -> TextsBatch:
     """Rows of two random texts of 3 to 9 tokens, each row of another document unless `parent` is given.
 
     With at most `negatives` hard negatives of 5 tokens per row, row i has i mod (negatives + 1) of them.
@@ -175,7 +175,7 @@ def test_keys_of_a_batch_exclude_what_is_equal() -> None:
     assert excluded(make_rows(3, parent=7).keys, slice(0, 3)).sum() == 6  # all but each row itself
 
 
-def collate_twice(batch: Batch) -> Batch:
+def collate_twice(batch: TextsBatch) -> TextsBatch:
     """Keys of the same rows twice, from other documents."""
     copy = batch.keys + torch.tensor([0, 0, 10**6])
     return replace(batch, keys=torch.cat((batch.keys, copy)))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from pipeline.batch import Batch
+from pipeline.batch import StringBatch
 from pipeline.config.data import Sampling, Sentences
 from pipeline.config.model import Model
 from pipeline.config.objective import DistilledVectors
@@ -26,7 +25,7 @@ from pipeline.objectives.table import flops_per_token
 from pipeline.optim.build import build_optimizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
-from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch, tokens_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -52,9 +51,9 @@ def make_student(width: int | None = 6, settings: Model = SETTINGS, pooling: str
     return student
 
 
-def texts_of(lengths: list[int], seed: int = 0) -> Batch:
+def texts_of(lengths: list[int], seed: int = 0) -> StringBatch:
     texts = tuple(f"text {seed} {number}" for number in range(len(lengths)))
-    return replace(make_batch(lengths, seed), texts=texts, not_next_N=None)
+    return StringBatch(**tokens_of(make_batch(lengths, seed)), texts=texts)
 
 
 def test_losses_and_gradients_by_hand() -> None:
@@ -83,7 +82,7 @@ def test_the_vector_is_the_pooled_state_if_widths_agree(pooling: str) -> None:
     assert student.dense is None and student.text_layers() == () and student.width == SETTINGS.width
     hidden = student.encoder(batch)
     pooled = [hidden[0], hidden[4]] if pooling == "cls" else [hidden[:4].mean(0), hidden[4:].mean(0)]
-    cosines = torch.cosine_similarity(torch.stack(pooled), vectors_of(batch.texts or (), SETTINGS.width))
+    cosines = torch.cosine_similarity(torch.stack(pooled), vectors_of(batch.texts, SETTINGS.width))
     assert student(batch)["vectors"][0].item() == pytest.approx((1 - cosines).sum().item(), rel=1e-6)
 
 

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -7,10 +6,10 @@ import torch.distributed
 from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch, SentenceOrderBatch
 from pipeline.config.model import Model
 from pipeline.objectives.masked import MaskedTokens
-from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch, without_pairs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +29,7 @@ def make_model(seed: int = 0) -> MaskedTokens:
     return MaskedTokens(SETTINGS, VOCABULARY_SIZE, torch.Generator().manual_seed(seed))
 
 
-def loss(model, batch: Batch) -> torch.Tensor:
+def loss(model, batch: MaskedBatch) -> torch.Tensor:
     return sum(total / count for total, count in model(batch).values())
 
 
@@ -75,7 +74,7 @@ def test_scores_are_the_losses_and_the_right_answers():
 
 def test_pairs_that_may_be_swapped_are_scored_as_sentence_order():
     model, batch = make_model().eval(), make_batch([6, 9, 12])
-    ordered = replace(batch, not_next_N=None, swapped_N=batch.not_next_N)
+    ordered = SentenceOrderBatch(**vars(without_pairs(batch)), swapped_N=batch.not_next_N)
     terms, scores = model(ordered), model.scores(ordered)
     assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9, "sop": 3}
     assert scores.keys() == {"mlm", "sop", "mlm_accuracy", "sop_accuracy", "sop_ones"}
@@ -85,7 +84,7 @@ def test_pairs_that_may_be_swapped_are_scored_as_sentence_order():
 
 def test_without_pairs_there_is_the_loss_of_masked_tokens_alone():
     batch = make_batch([6, 9, 12])
-    single = replace(batch, not_next_N=None)
+    single = without_pairs(batch)
     generator = torch.Generator().manual_seed(0)
     paired, model = make_model().eval(), MaskedTokens(SETTINGS, VOCABULARY_SIZE, generator, pairs=False).eval()
     terms = model(single)
@@ -99,7 +98,7 @@ def test_without_pairs_the_pooler_and_the_pair_head_are_not_built():
     absent = make_model().state_dict().keys() - model.state_dict().keys()
     pooler, head = ({f"{part}.weight", f"{part}.bias"} for part in ("encoder.pooler", "next_sentence_head"))
     assert absent == pooler | head
-    loss(model, replace(make_batch([6, 9, 12]), not_next_N=None)).backward()
+    loss(model, without_pairs(make_batch([6, 9, 12]))).backward()
     assert all(parameter.grad.any() for name, parameter in model.named_parameters() if "positions" not in name)
 
 
@@ -161,7 +160,7 @@ def test_compiled_once_for_all_lengths_and_equal_to_eager():
 @pytest.mark.parametrize("paired", [True, False])
 def test_runs_under_distributed_data_parallel(tmp_path, paired):
     model, batch = MaskedTokens(SETTINGS, VOCABULARY_SIZE, pairs=paired).eval(), make_batch([6, 9])
-    batch = batch if paired else replace(batch, not_next_N=None)
+    batch = batch if paired else without_pairs(batch)
     loss(model, batch).backward()
     expected = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.cutting import PassagePooling
 from pipeline.config.model import FamilyName, Model
 from pipeline.objectives.sequences import SequenceTask
 from tests.conftest import tiny_preset
-from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+from tests.unit.objectives.batches import VOCABULARY_SIZE, as_task, make_batch
 
 SETTINGS = Model(
     layers=1, width=4, heads=2, feed_forward=8, maximum_positions=32, hidden_dropout=0.0, attention_dropout=0.0
@@ -29,15 +29,15 @@ def module_of(pooling: PassagePooling, settings: Model = SETTINGS, kind: str = "
     return module
 
 
-def batch_of(passages: Tensor | None) -> Batch:
+def batch_of(passages: Tensor | None, kind: str = "classification") -> TaskBatch:
     """Four sequences, which are two rows of three and one passages, or four rows."""
-    batch = replace(make_batch(LENGTHS), segments_T=torch.zeros(sum(LENGTHS), dtype=torch.int64), not_next_N=None)
+    batch = replace(make_batch(LENGTHS), segments_T=torch.zeros(sum(LENGTHS), dtype=torch.int64))
     rows = 4 if passages is None else len(passages)
-    labels = {"label_N": torch.arange(rows) % 2.0, "labels": torch.arange(3 * rows) % 2.0}
-    return replace(batch, passages=passages, teacher=torch.arange(3 * rows) / 10, **labels)
+    labels = torch.arange(3 * rows if kind == "multilabel" else rows) % 2.0
+    return as_task(batch, labels, torch.arange(rows if kind == "regression" else 3 * rows) / 10, passages)
 
 
-def head_inputs(module: SequenceTask, batch: Batch) -> Tensor:
+def head_inputs(module: SequenceTask, batch: TaskBatch) -> Tensor:
     """Return the input of the last layer of the head."""
     seen: list[Tensor] = []
     hook = module.classification_head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -83,9 +83,8 @@ def test_every_family_pools_what_the_last_layer_of_its_head_reads(family: str) -
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
 def test_texts_of_one_passage_are_answered_as_without_passages(kind: str, pooling: PassagePooling) -> None:
-    module, plain = module_of(pooling, kind=kind), batch_of(None)
-    plain = replace(plain, teacher=plain.teacher[:4]) if kind == "regression" else plain
-    alone = replace(plain, passages=torch.ones(4, dtype=torch.int64))
+    module, plain = module_of(pooling, kind=kind), batch_of(None, kind)
+    alone = batch_of(torch.ones(4, dtype=torch.int64), kind)
     module.learn_from_teacher(2.0, 0.5)
     torch.testing.assert_close(module.logits(alone), module.logits(plain), rtol=0, atol=1e-6)
     for term, (loss, count) in module(alone).items():

@@ -43,7 +43,7 @@ def test_the_loss_is_the_mean_over_the_lengths() -> None:
     with torch.no_grad():
         vectors, logits = module.vectors(batch), module.logits(batch)
         parts = [module.scores(torch.nn.functional.normalize(vectors[:, :length], dim=1)) for length in (8, 32)]
-        expected = sum(torch.nn.functional.cross_entropy(part, batch.label_N.long(), reduction="sum") for part in parts)
+        expected = sum(torch.nn.functional.cross_entropy(part, batch.labels.long(), reduction="sum") for part in parts)
         torch.testing.assert_close(module(batch)["task"][0], expected / 2)
         torch.testing.assert_close(logits, torch.stack(parts[::-1], dim=1))  # whole vectors come first
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.finetune import Similarity, TaskAdamW
 from pipeline.config.model import Model
 from pipeline.finetune.trial import train_on_slots
@@ -21,19 +21,18 @@ SETTINGS = Model(
 LENGTHS = (5, 3, 4, 4, 6, 2)
 
 
-def batch_of(lengths: tuple[int, ...] = LENGTHS, first: int = 0, labels: Tensor | None = None) -> Batch:
+def batch_of(lengths: tuple[int, ...] = LENGTHS, first: int = 0, labels: Tensor | None = None) -> TaskBatch:
     """Random ids; the sequences are those of LENGTHS from `first` on."""
     ids = torch.randint(5, 50, (sum(LENGTHS),), generator=torch.Generator().manual_seed(3))
-    start, nothing = sum(LENGTHS[:first]), torch.zeros(0, dtype=torch.int64)
-    return Batch(
+    start = sum(LENGTHS[:first])
+    return TaskBatch(
         ids_T=ids[start : start + sum(lengths)],
         segments_T=torch.zeros(sum(lengths), dtype=torch.int64),
         positions_T=torch.cat([torch.arange(length) for length in lengths]),
         offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
         maximum_length=max(lengths),
-        masked_positions_M=nothing,
-        masked_labels_M=nothing,
-        label_N=labels,
+        labels=torch.zeros(0) if labels is None else labels,
+        teacher=torch.zeros(0),
     )
 
 

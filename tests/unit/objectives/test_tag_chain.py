@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.model import Model
 from pipeline.objectives.tokens import CUT, IGNORED, TagTask
 from pipeline.tasks.tag_schemes import scheme_of
@@ -21,17 +21,16 @@ WINDOWS = (
 )
 
 
-def batch_of(windows: list[list[int]]) -> Batch:
+def batch_of(windows: list[list[int]]) -> TaskBatch:
     lengths = torch.tensor([len(labels) for labels in windows])
     total = int(lengths.sum())
-    return Batch(
+    return TaskBatch(
         ids_T=torch.arange(total) % 9,
         segments_T=torch.zeros(total, dtype=torch.int64),
         positions_T=torch.cat([torch.arange(length) for length in lengths]),
         offsets=torch.cat((torch.zeros(1, dtype=torch.int64), lengths.cumsum(0))).int(),
         maximum_length=int(lengths.max()),
-        masked_positions_M=torch.zeros(0, dtype=torch.int64),
-        masked_labels_M=torch.zeros(0, dtype=torch.int64),
+        teacher=torch.zeros(0),
         labels=torch.tensor([label for labels in windows for label in labels]).float(),
     )
 

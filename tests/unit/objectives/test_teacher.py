@@ -1,16 +1,15 @@
 """A teacher's loss term: values and gradients worked out by hand, and sequences without labels."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.model import Model
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.terms import divisors
-from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+from tests.unit.objectives.batches import VOCABULARY_SIZE, as_task, make_batch
 
 SETTINGS = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)
 NAN = float("nan")
@@ -27,14 +26,13 @@ def module_with(logits: list[float], kind: str = "classification", weights: list
     return module
 
 
-def batch_of(kind: str, labels: list[float] | list[list[float]], teacher: list[list[float]] | None) -> Batch:
+def batch_of(kind: str, labels: list[float] | list[list[float]], teacher: list[list[float]] | None) -> TaskBatch:
     values = torch.tensor(labels)
-    own = {"labels": values.flatten()} if kind == "multilabel" else {"label_N": values}
     logits = None if teacher is None else torch.tensor(teacher).flatten()
-    return replace(make_batch([5] * len(labels)), not_next_N=None, teacher=logits, **own)
+    return as_task(make_batch([5] * len(labels)), values.flatten() if kind == "multilabel" else values, logits)
 
 
-def loss_of(module: SequenceTask, batch: Batch) -> torch.Tensor:
+def loss_of(module: SequenceTask, batch: TaskBatch) -> torch.Tensor:
     """The loss of a step of one slot, as the training step divides it."""
     shares = divisors(module.counts(batch), module.weights)
     return sum((total / shares[term] for term, (total, _) in module(batch).items()), torch.zeros(()))

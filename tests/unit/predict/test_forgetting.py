@@ -96,7 +96,9 @@ def test_before_is_the_loss_that_the_run_logged(
     )
     placement = ModelPlacement(device="cpu", precision="float32")
     lines: list[str] = []
-    losses = score_forgetting(Score(checkpoint=untuned, heldout=str(run), placement=placement), lines.append)
+    losses = score_forgetting(
+        Score(checkpoint=untuned, heldout=str(run), placement=placement).measurement, lines.append
+    )
     assert losses == {BEFORE: pytest.approx(own, abs=1e-5), AFTER: pytest.approx(own, abs=1e-5)}
     assert main(["--checkpoint", untuned, "--heldout", str(run), *FLOAT32]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -123,7 +125,9 @@ def test_after_is_the_loss_with_the_tuned_encoder(
     wanted = loss_of(run, module.encoder, training, tiny_config)  # before low-rank adapters are merged
     checkpoint = publish(tmp_path / "m", module, training.vocabulary, adapter, kind)
     placement = ModelPlacement(device="cpu", precision="float32")
-    losses = score_forgetting(Score(checkpoint=checkpoint, heldout=str(run), placement=placement), lambda line: None)
+    losses = score_forgetting(
+        Score(checkpoint=checkpoint, heldout=str(run), placement=placement).measurement, lambda line: None
+    )
     assert losses[AFTER] == pytest.approx(wanted, rel=1e-5)
     assert abs(losses[AFTER] - losses[BEFORE]) > 0.01
 

@@ -48,7 +48,7 @@ def test_similarity_with_a_second_encoder(tiny_run: Path, tmp_path: Path, capsys
     table = {line.split()[0]: line.split()[1:] for line in lines[3:]}
     assert list(table) == ["%", "words", UNTRAINED, MODEL, AGAINST]
     assert table["words"][1] == "100.00" and table[MODEL] == table[AGAINST] != table[UNTRAINED]
-    found = score_similarity(Score(checkpoint=str(tiny_run), similarity=str(file)), lambda line: None)
+    found = score_similarity(Score(checkpoint=str(tiny_run), similarity=str(file)).measurement, lambda line: None)
     assert f"{100 * found['spearman']:.2f}" == table[MODEL][1] and found["words spearman"] == 1
 
 
@@ -56,7 +56,7 @@ def test_triplets_with_a_tie(tiny_run: Path, tmp_path: Path) -> None:
     rows = [("kar lost", "kar lost", "nel sup mir"), ("kar", "nel sup", "nel sup"), ("kar", "mir", "kar")]
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps(dict(zip(("anchor", "positive", "negative"), row))) + "\n" for row in rows))
-    found = score_triplets(Score(checkpoint=str(tiny_run), triplets=str(file)), lambda line: None)
+    found = score_triplets(Score(checkpoint=str(tiny_run), triplets=str(file)).measurement, lambda line: None)
     assert found["accuracy"] == found["words accuracy"] == 0.5  # right, a tie, wrong
 
 
@@ -74,7 +74,7 @@ def write_collection(folder: Path) -> None:
 def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
     write_collection(tmp_path)
     lines: list[str] = []
-    found = score_retrieval(Score(checkpoint=str(tiny_run), retrieval=str(tmp_path)), lines.append)
+    found = score_retrieval(Score(checkpoint=str(tiny_run), retrieval=str(tmp_path)).measurement, lines.append)
     # each query is a document's whole text: the model and BM25 rank the document first
     assert [found[name] for name in ("ndcg@10", "mrr@10", "map", "recall@100", "BM25 ndcg@10")] == [1] * 5
     assert lines[0] == f"{tmp_path}: 3 documents, 2 queries, 2 relevant judgements"
@@ -122,14 +122,14 @@ def test_retrieval_with_a_cross_encoder(tiny_run: Path, judge: str, tmp_path: Pa
     asked = Score(
         checkpoint=str(tiny_run), retrieval=str(tmp_path), rerank=judge, placement=ModelPlacement(device="cpu")
     )
-    found = score_retrieval(asked, lines.append)
+    found = score_retrieval(asked.measurement, lines.append)
     # the relevant document, first before, is last of three now: 1 / log2(4)
     assert [found[f"{RERANKED} {name}"] for name in ("ndcg@10", "mrr@10", "recall@100")] == [0.5, 1 / 3, 1]
     assert f"{RERANKED}: the first 100 documents of {MODEL}, in the order of {judge}" in lines
     assert [line.split()[0] for line in lines if line.startswith((RERANKED, MODEL, "BM25 "))][-2:] == [MODEL, RERANKED]
     assert lines[-2] == f"ndcg@10 of {RERANKED} minus {MODEL}: -50.0 (-50.0 to -50.0)"
     assert lines[-4] == f"ndcg@10 of {MODEL} minus BM25: +0.0 (0.0 to 0.0)"
-    one = score_retrieval(replace(asked, rerank_top=1), lines.append)
+    one = score_retrieval(replace(asked, rerank_top=1).measurement, lines.append)
     assert one[f"{RERANKED} ndcg@10"] == one["ndcg@10"] == 1
 
 
@@ -171,7 +171,7 @@ def test_vectors_have_length_1_although_the_model_s_files_do_not_scale_them(tiny
     folder = shutil.copytree(folder_of(str(tiny_run), 3), tmp_path / "model")
     steps = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Pooling")]
     (folder / "modules.json").write_text(json.dumps(steps))
-    encoders = load_encoders(Score(checkpoint=str(folder), similarity="a.tsv", against=str(folder)))
+    encoders = load_encoders(Score(checkpoint=str(folder), similarity="a.tsv", against=str(folder)).measurement)
     assert list(encoders) == [UNTRAINED, MODEL, AGAINST]
     for encoder in encoders.values():
         assert np.linalg.norm(encoder.embed(["kar lost"])) == pytest.approx(1, abs=1e-6)

@@ -138,7 +138,7 @@ def test_a_row_has_the_pairs_of_its_context_with_each_choice() -> None:
     found = collate_labelled(prepared.rows.slice(0, 2))
     assert found.offsets.tolist() == [0, 6, 14, 19, 24, 29] and found.passages.tolist() == [2, 3]
     assert found.segments_T.tolist() == [*[0] * 4, 1, 1, *[0] * 4, *[1] * 4, *[0, 0, 0, 1, 1] * 3]
-    assert found.label_N.tolist() == [1, 0]
+    assert found.labels.tolist() == [1, 0]
 
 
 def test_each_pair_is_cut_on_its_own_and_keeps_its_segments() -> None:

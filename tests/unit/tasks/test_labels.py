@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.predict import Score
+from pipeline.config.measurements import LabelledFile
 from pipeline.errors import DataError
 from pipeline.predict.inputs import RowFile, parts_of
 from pipeline.predict.score import of_file
@@ -69,7 +69,7 @@ def test_a_whole_number_with_decimals_is_the_same_class(tmp_path: Path) -> None:
     whole, decimal = csv(tmp_path / "a.csv", "0", "1", "0"), csv(tmp_path / "b.csv", "0.0", "1.0", "1.00")
     task, items, _ = read(whole, decimal)
     assert task.labels == ("0", "1") and labels_of(items["dev"]) == ["0", "1", "1"]
-    assert labels_of(of_file(Score(checkpoint="c", input=decimal), task).items) == ["0", "1", "1"]
+    assert labels_of(of_file(LabelledFile(input=decimal), task).items) == ["0", "1", "1"]
     task, items, _ = read(csv(tmp_path / "c.csv", "0.0", "1.0"), jsonl(tmp_path / "d.jsonl", 1, 0.0))
     assert task.labels == ("0.0", "1.0") and labels_of(items["dev"]) == ["1.0", "0.0"]
     assert task.number("1") == 1.0 and task.numbers == {"0.0": 0.0, "1.0": 1.0}

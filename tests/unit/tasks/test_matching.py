@@ -52,13 +52,12 @@ def test_a_batch_knows_equal_texts_and_missing_ones() -> None:
         2,
         3,
     ]
-    assert found.keys is not None and found.places is not None
     assert found.places.tolist() == [0, 1, 2, 4, 5] and found.keys.shape == (2, 5)
     assert found.keys[0, 3] == found.keys[1, 0] != found.keys[0, 0]  # "green" is a negative text and a first text
     assert found.keys[0, 2] != found.keys[1, 2] and found.keys[:, 4].tolist() == [0, 0] and found.keys[1, 3] == 0
     pairs = matching.prepare(TASK, items(("red", "blue", []), ("green", "red", [])), VOCABULARY, CUTTING).rows
     found = batch.collate_labelled(pairs)
-    assert found.places is None and found.keys is not None and found.keys.shape == (2, 3)
+    assert found.places is None and found.keys.shape == (2, 3)
 
 
 def test_scores_are_of_the_nearest_match_and_of_triplets() -> None:

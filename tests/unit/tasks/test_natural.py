@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.score import main as score
-from pipeline.config.predict import Score
+from pipeline.config.measurements import LabelledFile
 from pipeline.errors import DataError
 from pipeline.predict.score import of_file
 from pipeline.tasks import questions
@@ -162,5 +162,5 @@ def test_files_of_answers_have_no_positions(tmp_path: Path, capsys: pytest.Captu
 
 def test_own_questions_get_the_scores_of_squad(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("context,question,answer\nIn June .,when,June\n")
-    labelled = of_file(Score(checkpoint="c", input=str(tmp_path / "own.csv")), TASK)
+    labelled = of_file(LabelledFile(input=str(tmp_path / "own.csv")), TASK)
     assert labelled.task.script == "squad" and labelled.task.unanswerable and len(labelled.items) == 1

@@ -50,7 +50,7 @@ def test_passages_become_sequences_of_a_batch() -> None:
     assert found.offsets.tolist() == [0, 8, 16, 24, 29] and found.passages.tolist() == [3, 1]
     assert found.segments_T.tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 3 + [0, 0, 0, 1, 1]
     assert found.positions_T.tolist() == [*range(8)] * 3 + [*range(5)]
-    assert found.label_N.tolist() == [1, 1] and found.maximum_length == 8
+    assert found.labels.tolist() == [1, 1] and found.maximum_length == 8
     assert collate_labelled(prepared.rows.slice(1)).passages.tolist() == [1], "a slice of a table has its own rows"
 
 

@@ -47,7 +47,7 @@ def test_a_batch_has_two_sequences_and_one_label_per_row() -> None:
     assert found.offsets.tolist() == [0, 3, 6, 9, 13] and found.maximum_length == 4
     assert found.ids_T.tolist() == [2, 6, 3, 2, 5, 3, 2, 5, 3, 2, 5, 6, 3]
     assert found.positions_T.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3] and not found.segments_T.any()
-    assert found.label_N is not None and found.label_N.tolist() == [2, 5]
+    assert found.labels.tolist() == [2, 5]
 
 
 def test_scores_are_correlations_of_cosines_and_labels() -> None:

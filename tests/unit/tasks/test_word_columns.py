@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.predict import Score
+from pipeline.config.measurements import LabelledFile
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import RowFile, digest_of, form_of, inputs_of, parts_of
 from pipeline.predict.score import of_file
@@ -59,7 +59,7 @@ def test_training_scores_and_answers_read_the_same_words(
 ) -> None:  # fmt: skip
     location = written(tmp_path / name, text)
     task, items, lost = read_own(Finetune(checkpoint="c", train=location, label=label), location, location)
-    scored = of_file(Score(checkpoint="c", input=location, label=label), task)
+    scored = of_file(LabelledFile(input=location, label=label), task)
     assert [" ".join(item.words) for item in items["train"]] == words
     assert [" ".join(item.tags) for item in items["train"]] == tags
     assert items["train"] == items["dev"] == scored.items and lost == {"train": notes, "dev": notes}
@@ -102,7 +102,7 @@ def test_the_column_of_words_can_be_named(tmp_path: Path) -> None:
     wanted = [("Ulm", "ist"), ("da",)]
     config = Finetune(checkpoint="c", train=location, words=1)
     task, items, _ = read_own(config, location, location)
-    scored = of_file(Score(checkpoint="c", input=location, words=1), task)
+    scored = of_file(LabelledFile(input=location, words=1), task)
     assert [item.words for item in items["train"]] == [item.words for item in scored.items] == wanted
     assert items["dev"] == items["train"] and predicted(location, 1) == wanted
     (file,) = inputs_of(location, "out.csv", "auto", tags=True, words=1)
@@ -166,11 +166,11 @@ def test_files_with_and_without_tags_of_no_entity_fit_together(tmp_path: Path) -
 def test_a_published_model_with_other_spelling_is_scored_by_entities(tmp_path: Path) -> None:
     location = written(tmp_path / "a.conll", "Ulm B_LOC\nist O\n")
     task = Task(name="m", kind="tags", labels=("B_LOC", "I_LOC", "O"), metrics=("accuracy",))
-    scored = of_file(Score(checkpoint="c", input=location), task)
+    scored = of_file(LabelledFile(input=location), task)
     assert scored.task.labels == ("B-LOC", "I-LOC", "O")
     assert scored.items == [Sentence(words=("Ulm", "ist"), tags=("B-LOC", "O"))]
     plain = Task(name="m", kind="tags", labels=("NN", "O"), metrics=("accuracy",))
-    assert of_file(Score(checkpoint="c", input=written(tmp_path / "b.conll", "a NN\n")), plain).task == plain
+    assert of_file(LabelledFile(input=written(tmp_path / "b.conll", "a NN\n")), plain).task == plain
 
 
 def test_a_column_of_one_tag_names_the_option(tmp_path: Path) -> None:

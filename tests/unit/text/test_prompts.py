@@ -73,7 +73,6 @@ def test_rows_have_the_ids_of_prompt_and_text_together(kind: str, query: str) ->
     assert plain.tokens < batch.tokens
     if kind == "byte-bpe" and not query.endswith(" "):
         return  # a text has other ids as a title than as a paragraph
-    assert batch.keys is not None and plain.keys is not None
     same = [(keys[:, :2].reshape(-1, 1) == keys[:, :2].reshape(1, -1)).tolist() for keys in (batch.keys, plain.keys)]
     assert same[0] == same[1] and sum(map(sum, same[0])) > 10  # a title that is another row's paragraph is known
 

@@ -70,7 +70,7 @@ def test_rows_have_the_text_that_their_ids_are_of() -> None:
     for epoch in range(20):
         examples = make_examples(documents, CachedTokenizer(vocabulary), sampling, seed=1, epoch=epoch, window=0)
         batch = collate(examples)
-        assert batch.texts == tuple(examples["text"].to_pylist()) and batch.masked == 0 and batch.keys is None
+        assert batch.texts == tuple(examples["text"].to_pylist()) and batch.masked == 0
         for text, ids in zip(examples["text"].to_pylist(), examples["ids"].to_pylist()):
             spelt = "".join(vocabulary.tokens[id] for id in ids[1:-1])
             assert spelt == text.lower().replace(" ", "") and (ids[0], ids[-1]) == (2, 3)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.batch import NextSentenceBatch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
@@ -26,7 +27,7 @@ def test_examples_have_every_size_of_a_slot(tiny_config: Pretrain, rows: int) ->
     phase = config.phase_at(0)
     filled = [capacity_of(phase).fill(batch) for batch in examples_of(phase, 120)]
     assert len({(batch.tokens, batch.masked) for batch in filled}) == SIZES
-    assert {(batch.sequences, batch.not_next_N is None) for batch in filled} == {(filled[0].sequences, False)}
+    assert {(batch.sequences, type(batch)) for batch in filled} == {(filled[0].sequences, NextSentenceBatch)}
 
 
 def problem_of(rank: int) -> list[str | None]:
