@@ -22,4 +22,4 @@ assert np.isfinite(run.logged[40]["heldout/mlm_loss"]) and run.logged[40]["heldo
 folder = exported(run.folder)
 model, text = opened(folder), "kar [MASK] lond"
 guess = model.fill(text, top=1)[0][0]
-assert served(folder).answer("fill", [text], top=1)[0][0][0]["token_str"] == guess.token, guess
+assert served(folder).answer("fill", [text], top=1)[0][0][0]["token_str"] == guess["token"], guess
