@@ -6,14 +6,33 @@ from typing import Literal
 from pipeline.config.checks import require, require_above_zero, require_at_least
 
 Loss = Literal["cosent", "cosine", "contrastive", "triplet", "softmax"]
-KIND_OF_LOSS: dict[str, str] = {
-    "cosent": "similarity",
-    "cosine": "similarity",
-    "contrastive": "matching",
-    "triplet": "matching",
-    "softmax": "relations",
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossParts:
+    """What a loss of text vectors reads and compares."""
+
+    kind: str
+    """Kind of task, which says what a row has (`ROWS_OF_KIND`)."""
+    settings: tuple[str, ...] = ()
+    """Settings of `Similarity` that have an effect on this loss, and not on all."""
+    needs_negatives: bool = False
+    """Whether each row must have a negative text."""
+    compares_rows: bool = False
+    """Whether the texts of all rows of a step are compared."""
+    whole_steps: bool = False
+    """Whether the loss is one value of all rows of a step, so that a step cannot be split into slots."""
+
+
+LOSSES: dict[Loss, LossParts] = {
+    "cosent": LossParts(kind="similarity", settings=("temperature",), compares_rows=True, whole_steps=True),
+    "cosine": LossParts(kind="similarity"),
+    "contrastive": LossParts(kind="matching", settings=("temperature", "negatives"), compares_rows=True),
+    "triplet": LossParts(kind="matching", settings=("margin", "negatives"), needs_negatives=True),
+    "softmax": LossParts(kind="relations"),
 }
-"""similarity.loss -> kind of task, which says what a row has (`ROWS_OF_KIND`)."""
+KIND_OF_LOSS: dict[str, str] = {loss: parts.kind for loss, parts in LOSSES.items()}
+"""similarity.loss -> kind of task."""
 ROWS_OF_KIND = {
     "similarity": "pairs of texts with a score",
     "matching": "texts, each with another text that matches it",
@@ -21,9 +40,8 @@ ROWS_OF_KIND = {
 }
 """Kind of task -> its rows in words."""
 LOSSES_WITH: dict[str, tuple[str, ...]] = {
-    "temperature": ("cosent", "contrastive"),
-    "margin": ("triplet",),
-    "negatives": ("contrastive", "triplet"),
+    name: tuple(loss for loss, parts in LOSSES.items() if name in parts.settings)
+    for name in ("temperature", "margin", "negatives")
 }
 """Setting of `Similarity` -> losses on which it has an effect."""
 MOST_DISTANT = 2
@@ -85,9 +103,14 @@ class Similarity:
             f"have length 1 and distances of at most {MOST_DISTANT}: set similarity.margin 0.5",
         )
 
+    @property
+    def parts(self) -> LossParts:
+        """What the loss reads and compares."""
+        return LOSSES[self.loss]
+
     def require_columns(self, kind: str, label: tuple[str, ...], negative: tuple[str, ...]) -> None:
         """Raise ConfigError for columns of a file of this kind (the setting `kind`) that the loss does not read."""
-        matching = kind == "similarity" and KIND_OF_LOSS[self.loss] == "matching"
+        matching = kind == "similarity" and self.parts.kind == "matching"
         require(
             matching or not negative,
             f"negative ({', '.join(negative)}) is for --kind similarity with similarity.loss contrastive and triplet: "

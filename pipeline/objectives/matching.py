@@ -26,7 +26,7 @@ class MatchingTask(TextVectors):
 
     def learn(self, settings: Similarity, *, split: bool = False) -> None:
         """Train with the loss of these settings; `split`: a step has several slots."""
-        self.settings, self.two_passes = settings, split and settings.loss == "contrastive"
+        self.settings, self.two_passes = settings, split and settings.parts.compares_rows
 
     def forward(self, batch: Batch) -> Terms | Tensor:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
@@ -44,9 +44,9 @@ class MatchingTask(TextVectors):
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: divisor of the summed loss}: the negative texts for triplet, else N."""
+        """Return {TASK: divisor of the summed loss}: the negative texts for a loss that needs them, else N."""
         assert batch.keys is not None
-        return {TASK: _has_negatives(batch.keys).sum() if self.settings.loss == "triplet" else len(batch.keys)}
+        return {TASK: _has_negatives(batch.keys).sum() if self.settings.parts.needs_negatives else len(batch.keys)}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
         """Return the contrastive loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts`.

@@ -38,8 +38,8 @@ class SimilarityTask(TextVectors):
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: divisor of the summed loss}: 1 for CoSENT, whose loss is one value per batch, else N."""
-        return {TASK: 1 if self.settings.loss == "cosent" else batch.sequences // 2}
+        """Return {TASK: divisor of the summed loss}: 1 if the loss is one value per batch, as CoSENT is, else N."""
+        return {TASK: 1 if self.settings.parts.whole_steps else batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
         """Return the cosine of each pair by whole vectors and by vectors of each length, float32 (N, L)."""
