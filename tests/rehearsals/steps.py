@@ -1,4 +1,4 @@
-"""Steps of the scripts of rehearsals: pretraining, export, and a served model, in one process."""
+"""Steps of the scripts of rehearsals: pretraining, fine-tuning, export, and a served model, in one process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +10,14 @@ import torch
 from pipeline import api
 from pipeline.command_line.command import Command
 from pipeline.config.export import Export
+from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import Serve
 from pipeline.config.training import Checkpoints
 from pipeline.files import storage
+from pipeline.finetune.trials import load_or_train, make_trial
+from pipeline.grid.inputs import read_inputs
 from pipeline.reporting import no_op
 from pipeline.saved.run import settings_of, write_run
 from pipeline.serve.model import ServedModel, load
@@ -72,15 +76,25 @@ def losses(run: Run, term: str) -> tuple[float, float]:
     return sum(values[:4]) / 4, sum(values[-4:]) / 4
 
 
-def exported(run: str) -> str:
-    """Export a run or a fine-tuned model in the published format; return its folder."""
-    export(Export(run=run, folder=str(Path("exported").absolute())), no_op)
-    return str(Path("exported/huggingface").absolute())
+def exported(model: str, name: str = "exported") -> str:
+    """Export a run or a fine-tuned model in the published format to a folder of this name; return where it is."""
+    export(Export(run=model, folder=name), no_op)
+    return str(Path(name, "huggingface").absolute())
 
 
 def opened(location: str) -> api.LoadedModel:
     """Load an exported model."""
     return api.load(location, device="cpu")
+
+
+def fine_tune(words: Sequence[str]) -> tuple[dict[str, float], str]:
+    """Train one trial of a job of fine-tuning; return its scores on the development rows, and its model's folder."""
+    config = settings(Finetune, [*words, "--output", "."])
+    inputs = read_inputs(with_absolute_locations(config), no_op)
+    (problem,) = inputs.problems.values()
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, inputs.settings[0], "report")
+    result = load_or_train(trial, problem, inputs.initial)
+    return result["scores"]["dev"], f"{trial.folder}/model"
 
 
 def served(location: str) -> ServedModel:

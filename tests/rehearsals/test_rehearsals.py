@@ -9,6 +9,8 @@ from tests.rehearsals.rehearsal import ROOT, Rehearsal, touched
 
 REHEARSALS = (
     Rehearsal(name="masking", adds="a masking", touches=3),
+    Rehearsal(name="family", adds="an architecture", touches=6),
+    Rehearsal(name="loss", adds="a loss of text vectors", touches=2),
 )
 ALL = pytest.mark.parametrize("rehearsal", REHEARSALS, ids=lambda rehearsal: rehearsal.name)
 
