@@ -15,7 +15,11 @@ from tests.rehearsals.steps import exported, fine_tune, opened, pretrain, served
 draw = random.Random(0)
 texts = [[draw.choice(("kar", *WORDS[:5])) for _ in range(draw.randint(2, 9))] for _ in range(240)]
 rows = [{"text": " ".join(words), "label": words.count("kar")} for words in texts]
-for name, some in {"train": rows[:200], "dev": rows[200:], "wrong": [*rows[:100], {"text": "kar", "label": -1}]}.items():
+for name, some in {
+    "train": rows[:200],
+    "dev": rows[200:],
+    "wrong": [*rows[:100], {"text": "kar", "label": -1}],
+}.items():
     Path(f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in some))
 
 encoder = exported(pretrain(["--steps", "2"]).folder, "encoder")
