@@ -1,5 +1,7 @@
 """Pretrain a RoBERTa with RMSNorm, export it, fine-tune it, and use both models."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -28,7 +30,7 @@ states = norms[0](torch.tensor([[3.0, -4.0] * 16]))
 assert torch.allclose(states / norms[0].weight, torch.tensor([3.0, -4.0] * 16) / 12.5**0.5)  # the mean stays
 guess = model.fill(text, top=1)[0][0]
 assert served(folder).answer("fill", [text], top=1)[0][0][0]["token"] == vocabulary.ids[guess["token"]]
-card = open(f"{folder}/README.md").read()
+card = Path(f"{folder}/README.md").read_text()
 assert "RMS-RoBERTa" in card and "cannot load this model" in card
 try:
     export(Export(run=run.folder, kinds=("onnx",)), no_op)
