@@ -15,6 +15,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import Serve
 from pipeline.config.training import Checkpoints
+from pipeline.corpus.prepared import Corpus
 from pipeline.files import storage
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import read_inputs
@@ -47,27 +48,37 @@ def settings(kind: type, words: Sequence[str], default: Any = None) -> Any:
     return command.parse(command.words(words, default), default)
 
 
-def pretrain(words: Sequence[str], default: Pretrain = TINY, vocabulary: Vocabulary | None = None) -> Run:
-    """Train on the made-up corpus, and write the folder of the run as a job does."""
+def pretrain(
+    words: Sequence[str],
+    default: Pretrain = TINY,
+    vocabulary: Vocabulary | None = None,
+    corpus: Corpus | None = None,
+) -> Run:
+    """Train on a corpus, which is made up if it is None, and write the folder of the run as a job does."""
     torch.set_num_threads(1)
-    corpus = made_up_corpus(_new("corpus"))
+    corpus = corpus or _with_manifest(made_up_corpus(_new("corpus")))
     vocabulary = vocabulary or train_vocabulary(map(text_of, range(30)), size=120, lowercase=True)
     config = settings(Pretrain, words, default)
     config = replace(config, model=config.model.for_padding(vocabulary.pad_id), checkpoint=Checkpoints(every=1_000))
     training, folder, logged = Training(corpus=corpus, vocabulary=vocabulary), _new("runs/tiny"), {}
     training.run(config, folder, logged)
-    windows = {
-        split: [[w.shard, w.row_group, w.documents, w.characters] for w in there]
-        for split, there in (("train", corpus.train), ("heldout", corpus.heldout))
-    }
-    about = {"fingerprint": corpus.fingerprint, "counts": {"documents": 30}, "dropped": {}, "sources": {}}
-    storage.write_json(f"{corpus.folder}/{storage.MANIFEST}", about | windows)
     save_run_vocabulary(str(folder), vocabulary, config.model.maximum_positions)
     wanted = identity(config, corpus, vocabulary)
     write_run(str(folder), wanted, config.steps, NO_RUN, corpus.folder)
     again = settings_of({"identity": wanted, "steps": config.steps})
     assert (again.objective, again.sampling, again.model) == (config.objective, config.sampling, config.model)
     return Run(folder=str(folder), config=config, logged=logged, training=training)
+
+
+def _with_manifest(corpus: Corpus) -> Corpus:
+    """Write the manifest of a corpus, so that a job finds it, and return the corpus."""
+    windows = {
+        split: [[w.shard, w.row_group, w.documents, w.characters] for w in there]
+        for split, there in (("train", corpus.train), ("heldout", corpus.heldout))
+    }
+    about = {"fingerprint": corpus.fingerprint, "counts": {"documents": 30}, "dropped": {}, "sources": {}}
+    storage.write_json(f"{corpus.folder}/{storage.MANIFEST}", about | windows)
+    return corpus
 
 
 def losses(run: Run, term: str) -> tuple[float, float]:
