@@ -149,10 +149,8 @@ def write_split(folder: Path, split: str, numbers: range) -> tuple[Window, ...]:
     return tuple(windows)
 
 
-@pytest.fixture(scope="session")
-def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """Five training windows and two held-out ones."""
-    folder = tmp_path_factory.mktemp("tiny-corpus")
+def made_up_corpus(folder: Path) -> Corpus:
+    """Five training windows and two held-out ones, in a folder."""
     return Corpus(
         folder=str(folder),
         fingerprint="0123456789abcdef",
@@ -165,25 +163,33 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return made_up_corpus(tmp_path_factory.mktemp("tiny-corpus"))
+
+
+@pytest.fixture(scope="session")
 def tiny_vocabulary() -> Vocabulary:
     return train_vocabulary(map(text_of, range(30)), size=120, lowercase=True)
 
 
+TINY = Pretrain(
+    name="tiny",
+    steps=12,
+    sampling=Sampling(maximum_length=32),
+    model=Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32),
+    batch=Batch(rows_per_step=16, rows_per_slot=4),
+    optimizer=AdamW(learning_rate=2e-3),
+    schedule=LinearDecay(warmup_share=0.2),
+    evaluation=Evaluation(every=1_000, rows=40),
+    checkpoint=Checkpoints(every=1_000, keep=3),
+    tracking=Tracking(every=1),
+)
+"""A training of seconds on the tiny corpus, with dropout."""
+
+
 @pytest.fixture(scope="session")
 def tiny_config() -> Pretrain:
-    """A training of seconds on the tiny corpus, with dropout."""
-    return Pretrain(
-        name="tiny",
-        steps=12,
-        sampling=Sampling(maximum_length=32),
-        model=Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32),
-        batch=Batch(rows_per_step=16, rows_per_slot=4),
-        optimizer=AdamW(learning_rate=2e-3),
-        schedule=LinearDecay(warmup_share=0.2),
-        evaluation=Evaluation(every=1_000, rows=40),
-        checkpoint=Checkpoints(every=1_000, keep=3),
-        tracking=Tracking(every=1),
-    )
+    return TINY
 
 
 def tiny_preset(family: str) -> Pretrain:

@@ -16,22 +16,22 @@ MANY = 4
 DAY = 24 * 60 * 60
 
 RAY = "tests/ray/test_{}.py".format
-DOCUMENTS, PARITY = RAY("documents"), "tests/parity"
+DOCUMENTS, PARITY, REHEARSALS = RAY("documents"), "tests/parity", "tests/rehearsals"
 SECOND_TIER: dict[str, tuple[str, ...]] = {
     "pipeline/ablation": (RAY("ablate"), RAY("kept")),
     "pipeline/adapt": (RAY("adapt"),),
     "pipeline/bench": ("tests/unit/benchmarks",),
     "pipeline/embed": (RAY("embed"), RAY("kept"), RAY("adapt"), RAY("serve")),
     "pipeline/evaluation": (DOCUMENTS, RAY("adapt"), PARITY),
-    "pipeline/export": (DOCUMENTS, RAY("families"), PARITY),
-    "pipeline/fine_tuned": (RAY("kept"), RAY("finetune"), RAY("predict"), RAY("serve"), PARITY),
-    "pipeline/finetune": (RAY("finetune"), PARITY),
-    "pipeline/grid": (RAY("kept"), RAY("ablate"), RAY("finetune")),
-    "pipeline/predict": (RAY("embed"), RAY("kept"), RAY("predict"), RAY("serve"), PARITY),
-    "pipeline/serve": (RAY("serve"), PARITY),
+    "pipeline/export": (DOCUMENTS, RAY("families"), PARITY, REHEARSALS),
+    "pipeline/fine_tuned": (RAY("kept"), RAY("finetune"), RAY("predict"), RAY("serve"), PARITY, REHEARSALS),
+    "pipeline/finetune": (RAY("finetune"), PARITY, REHEARSALS),
+    "pipeline/grid": (RAY("kept"), RAY("ablate"), RAY("finetune"), REHEARSALS),
+    "pipeline/predict": (RAY("embed"), RAY("kept"), RAY("predict"), RAY("serve"), PARITY, REHEARSALS),
+    "pipeline/serve": (RAY("serve"), PARITY, REHEARSALS),
     "pipeline/show": (DOCUMENTS, RAY("finetune"), RAY("pretrain")),
     "pipeline/tables": (RAY("finetune"), RAY("predict"), RAY("adapt")),
-    "pipeline/tasks": (RAY("finetune"), RAY("predict"), RAY("serve"), PARITY),
+    "pipeline/tasks": (RAY("finetune"), RAY("predict"), RAY("serve"), PARITY, REHEARSALS),
     "pipeline/README.md": (DOCUMENTS,),
     "pipeline/CHANGELOG.md": (),
     "cluster": (DOCUMENTS, "tests/unit/cluster_files"),

@@ -29,11 +29,9 @@ from pipeline.config.training import (
     Batch,
     Checkpoints,
     Evaluation,
-    Lamb,
     LinearDecay,
-    Muon,
+    Optimizer,
     Schedule,
-    StableAdamW,
     Tracking,
     WarmupStableDecay,
 )
@@ -110,7 +108,7 @@ class Pretrain(Sources):
     placement: Placement = Placement()
     phases: Phases = OnePhase()
     objective: Objective = Masked()
-    optimizer: AdamW | Lamb | StableAdamW | Muon = AdamW()
+    optimizer: Optimizer = AdamW()
     schedule: Schedule = LinearDecay()
 
     def __post_init__(self) -> None:

@@ -180,6 +180,9 @@ class Muon(AdamW):
         require(0 <= self.momentum < 1, f"optimizer.momentum ({self.momentum}) must be at least 0 and below 1")
 
 
+Optimizer = AdamW | Lamb | StableAdamW | Muon
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinearDecay:
     """Linear warm-up, then linear decay to zero at the last step (Devlin et al. 2019, A.2)."""

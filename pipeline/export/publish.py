@@ -63,7 +63,13 @@ def _require_architecture(kinds: Sequence[str], model: Model) -> None:
             f"kinds ({listed(wrong)}) need an architecture that transformers has, but {exchanged[0]} ({exchanged[1]}) "
             f"is of no published {model.family}: choose huggingface"
         )
-    if wrong and not (family := family_of(model)).has_graphs:
+    family = family_of(model)
+    if wrong and not family.in_transformers:
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need an architecture that transformers has, and it has no {family.title}: choose "
+            "huggingface"
+        )
+    if wrong and not family.has_graphs:
         raise ConfigError(
             f"kinds ({listed(wrong)}) need a graph, but operators of transformers' {family.title} depend on the values "
             "of its inputs: choose huggingface"

@@ -14,6 +14,7 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 from pipeline.model.attention import Layout, in_groups, weighted_values
 from pipeline.model.dropout import dropout
+from pipeline.model.norm import make_norm
 
 TERMS = 3
 """Products that are added to a score: content to content, content to position, position to content."""
@@ -74,7 +75,7 @@ class RelativeEmbeddings(nn.Module):
         self.distances = distances
         self.table = nn.Embedding(2 * distances.span, settings.width)
         normed = isinstance(settings.attention, BucketedAttention)
-        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon) if normed else nn.Identity()
+        self.norm = make_norm(settings, settings.width) if normed else nn.Identity()
 
     def forward(self, length: int) -> Tensor:
         """Return the embeddings (R, W) of the relative positions that a sequence of this length may need."""

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.dropout import dropout
+from pipeline.model.norm import make_norm
 
 
 class Embeddings(nn.Module):
@@ -19,7 +20,7 @@ class Embeddings(nn.Module):
         self.words = nn.Embedding(vocabulary_size, width)
         self.positions = nn.Embedding(settings.position_rows, width) if settings.position_rows else None
         self.segments = nn.Embedding(settings.segments, width) if settings.segments else None
-        self.norm = nn.LayerNorm(width, eps=settings.layer_norm_epsilon, bias=settings.bias)
+        self.norm = make_norm(settings, width)
         self.dropout = settings.hidden_dropout
 
     def forward(self, batch: Batch) -> Tensor:

@@ -42,7 +42,7 @@ from pipeline.model.global_local import (
     local_attention,
     with_global_tokens,
 )
-from pipeline.model.norm import LayerNorm
+from pipeline.model.norm import make_norm
 from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
 
@@ -337,9 +337,9 @@ def _keep_products() -> tuple[AbstractContextManager[None], AbstractContextManag
     )
 
 
-def _layer_norm(settings: Model) -> LayerNorm:
-    """Return a LayerNorm over the model's width."""
-    return LayerNorm(settings.width, eps=settings.layer_norm_epsilon, bias=settings.bias)
+def _layer_norm(settings: Model) -> nn.LayerNorm:
+    """Return the norm of a layer, which adds to the residual sums in their number format."""
+    return make_norm(settings, settings.width, keeps_format=True)
 
 
 def _of_layer(layout: Layout, batch: Batch, model: Model, reach: int | None) -> Layout:

@@ -13,6 +13,8 @@ OWN_HEADS = {"passage_attention": "passage_attention", "tag_chain": "crf"}
 """Our module -> published module, for parts of heads that no published architecture has: all families name them alike,
 and ignore them where they have no use.
 """
+OF_OWN_HEADS = tuple(f"{name}." for name in OWN_HEADS.values())
+"""Prefixes of the tensors of these parts."""
 
 
 def _no_fields(settings: Model | dict[str, Any]) -> dict[str, Any]:

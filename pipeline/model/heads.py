@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.dropout import dropout
+from pipeline.model.norm import make_norm
 from pipeline.model.sampling import drawn
 from pipeline.model.vocabulary_loss import vocabulary_loss
 
@@ -23,7 +24,7 @@ class MaskedTokenHead(nn.Module):
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
         self.dense = nn.Linear(settings.width, settings.embedded_width, bias=settings.bias)
-        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon, bias=settings.bias)
+        self.norm = make_norm(settings, settings.embedded_width)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.activation = ACTIVATIONS[settings.activation]
 
@@ -82,7 +83,7 @@ class ReplacedTokenHead(nn.Module):
     def __init__(self, settings: Model) -> None:
         super().__init__()
         adds_first = settings.replaced_head == "with-first-token"
-        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon) if adds_first else None
+        self.norm = make_norm(settings, settings.width) if adds_first else None
         self.dense = nn.Linear(settings.width, settings.width)
         self.score = nn.Linear(settings.width, 1)
 
@@ -125,8 +126,7 @@ class HeadLayer(nn.Linear):
         super().__init__(settings.width, settings.width, bias=settings.bias)
         self.dropout = settings.hidden_dropout if layer.drops_input else 0.0
         self.activation = ACTIVATIONS[layer.activation]
-        epsilon, bias = settings.layer_norm_epsilon, settings.bias
-        self.norm = nn.LayerNorm(settings.width, eps=epsilon, bias=bias) if layer.normalises else nn.Identity()
+        self.norm = make_norm(settings, settings.width) if layer.normalises else nn.Identity()
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return self.norm(self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0))))
@@ -149,7 +149,7 @@ class AnswerLayer(nn.Module):
         self.activation = ACTIVATIONS[settings.activation]
         self.inner = nn.Linear(settings.width, settings.feed_forward)
         self.outer = nn.Linear(settings.feed_forward, settings.width)
-        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.norm = make_norm(settings, settings.width)
 
     def forward(self, hidden_T: Tensor) -> Tensor:
         probability = self.dropout if self.training else 0.0

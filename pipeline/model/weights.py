@@ -17,7 +17,7 @@ from pipeline.errors import CheckpointError, listed
 from pipeline.model.encoder import Encoder
 from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
-from pipeline.model.family import OWN_HEADS, Family
+from pipeline.model.family import OF_OWN_HEADS, OWN_HEADS, Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -118,17 +118,17 @@ def _ours(name: str, tensor: Tensor, family: Family) -> Tensor:
 
 
 def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: Model) -> dict[str, Tensor]:
-    """Return a module's state from a published checkpoint. It must have exactly the tensors of the state `like`.
+    """Return a module's state from a published checkpoint. It must have exactly the tensors of the state `like`, and
+    may have heads of OWN_HEADS that the module lacks.
 
     Raises CheckpointError as `take` and `require_sizes` do, and also for a tensor that is missing or unexpected.
     """
     family = family_of(settings)
     require_sizes(settings, tensors)
     taken = take(tensors, like, family)
-    if taken.surplus:
+    if surplus := [name for name in taken.surplus if not name.startswith(OF_OWN_HEADS)]:
         raise CheckpointError(
-            f"tensor {taken.surplus[0]} is unexpected: a model with model.layers {settings.layers} has no tensor of "
-            "this name"
+            f"tensor {surplus[0]} is unexpected: a model with model.layers {settings.layers} has no tensor of this name"
         )
     if taken.missing:
         raise CheckpointError(f"tensor {taken.missing[0]} is missing: only complete checkpoints can be loaded")

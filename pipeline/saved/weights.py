@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, listed
 from pipeline.model.families.table import family_of
-from pipeline.model.family import OWN_HEADS, Family
+from pipeline.model.family import OF_OWN_HEADS, Family
 from pipeline.model.weights import (
     Taken,
     pretrained_parts,
@@ -81,7 +81,7 @@ def _require_usable(taken: Taken, family: Family) -> None:
             f"{tensors_named(missing)} missing: only whole heads may be missing "
             f"({', '.join(head.rstrip('.') for head in family.heads)})"
         )
-    unused = (*family.other_heads, *(f"{name}." for name in OWN_HEADS.values()))
+    unused = (*family.other_heads, *OF_OWN_HEADS)
     if surplus := [name for name in taken.surplus if not name.startswith(unused)]:
         raise CheckpointError(
             f"{tensors_named(surplus)} unexpected: {family.article} {family.title} with the layers and heads of "

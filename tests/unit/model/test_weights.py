@@ -240,3 +240,11 @@ def test_other_models_are_refused():
         model_settings(config)
     with pytest.raises(ConfigError):
         model_settings(config | {"hidden_size": 5})
+
+
+def test_a_head_that_only_this_project_has_may_be_left_out():
+    published = make_published()
+    state = from_published(published | {"crf.transitions": torch.zeros(2, 2)}, SETTINGS)
+    assert state.keys() == make_state().keys()
+    with pytest.raises(CheckpointError, match="tensor crfs.transitions is unexpected"):
+        from_published(published | {"crfs.transitions": torch.zeros(2, 2)}, SETTINGS)
