@@ -275,6 +275,7 @@ def untrained(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_the_python_page_names_every_public_method_and_its_examples_run(
     untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
