@@ -275,6 +275,25 @@ def untrained(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_the_python_page_names_every_public_method_and_its_examples_run(
+    untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "jobs/PYTHON.md").read_text()
+    examples = "\n".join(re.findall(r"```python\n(.*?)```", page, re.S))
+    found: dict[str, Any] = {}
+    exec(examples.replace("output/runs/NAME", str(untrained)).replace("* 25", "* 2"), found)
+    model, again, tokens = found["model"], found["again"], found["tokens"]
+    assert [text.shape for text in found["states"]] == [(3, 128), (4, 128)]  # [CLS] good [SEP]; two words
+    assert found["by_layer"][0].shape == (3, 3, 128) and len(tokens.pieces) == found["weights"].shape[-1] == 6
+    assert found["vectors"].shape == (2, model.dimension) and found["one"].shape == (model.dimension,)
+    assert [len(guesses) for guesses in found["guesses"]] == [3]
+    assert again.predict(["quite good", "rather bad"]) == found["answers"] and set(found["scores"]) == {"dev"}
+    public = {name for part in type(model).__mro__ for name in (*vars(part), *getattr(part, "__annotations__", ()))}
+    assert [name for name in public if not name.startswith("_") and not re.search(rf"\b{name}\b", page)] == []
+
+
 def test_the_readme_s_example_works_without_ray_and_mlflow_and_without_pretraining(untrained: Path) -> None:
     example = next(
         block
