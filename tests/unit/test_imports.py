@@ -36,7 +36,7 @@ NOT_IN = {
 CARRIES = {
     "workflows.pretrain": ({"tasks", "finetune", "predict", "embed", "serve", "grid", "api", "fine_tuned"}, 38_000),
     "workflows.search": ({"serve", "grid", "api", "adapt", "ablation", "bench", "fine_tuned", "finetune"}, 27_200),
-    "workflows.prepare": ({"tasks", "model", "objectives", "train", "export"}, 11_000),
+    "workflows.prepare": ({"tasks", "model", "objectives", "train", "export"}, 11_100),
 }
 """Job -> rooms that importing it may not load, and the most lines of ours that it may load.
 
