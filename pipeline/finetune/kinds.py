@@ -27,7 +27,7 @@ def _accept(*given: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingHandlers:
-    """How a kind of task is fine-tuned: its settings, its rows and its teachers."""
+    """The functions and facts by which a kind of task is fine-tuned: its settings, rows and teachers."""
 
     groups: tuple[str, ...] = ()
     """Groups of settings that only this kind and a few others have; they define its trials too."""
@@ -40,7 +40,7 @@ class TrainingHandlers:
     facts: Callable[[Finetune], dict[str, Any]] = lambda config: {}
     """Return the settings of the loss by dotted name, for the model card."""
     teaching: Teaching | None = None
-    """How a teacher teaches; None: the kind has no teacher."""
+    """Teaching of the kind by a fine-tuned model; None: there is none."""
     labels_in_words: Callable[[Task, Prepared], str]
     """Return words about a split's labels; may be ""."""
     label_sets: Callable[[Any], list[set[str]]] = contents.no_sets

@@ -14,7 +14,7 @@ from pipeline.tasks.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Teaching:
-    """How a teacher teaches the tasks of a kind."""
+    """The functions by which a fine-tuned model teaches the tasks of a kind."""
 
     order: Callable[[str, str, Task, Task], tuple[int, ...]]
     """Function of (name of the teacher in messages, name of the task, task, teacher's task) that returns the index of
