@@ -138,12 +138,12 @@ def _choices(facts: CardFacts) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class CardWords:
-    """What the cards of one kind of task say."""
+    """Words of the cards of one kind of task."""
 
     pipeline: str = "text-classification"
     """Name of the transformers pipeline; the hub uses the same name for the task."""
     purpose: str
-    """What its models do; the hole `labels` is for the first labels."""
+    """Words for what its models do; the hole `labels` is for the first labels."""
     rows: str = '["A text."]'
     """Example input for pipeline.api, except for tasks on pairs of texts."""
     call: str = 'answer("A text.")'
@@ -153,7 +153,7 @@ class CardWords:
     truncates: bool = True
     """Whether the end of a long text is not read."""
     baseline: str = SAME_ANSWER
-    """What the baseline of the training did, and what else is to be known of the scores."""
+    """Sentences about the scores of the training and its baseline."""
     reproduces_scores: bool = True
     """Whether the saved model can compute the scores of its training."""
 

@@ -25,7 +25,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerForm:
-    """What models of one kind of task read and answer."""
+    """Inputs and answers of the models of one kind of task."""
 
     columns: tuple[str, ...] = ("text",)
     """Input columns that are required."""

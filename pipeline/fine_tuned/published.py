@@ -63,7 +63,7 @@ class PublishedForm:
     pools: bool = False
     """Whether the head reads one pooled state of a whole text."""
     answers: AnswerForm
-    """What models read and answer."""
+    """Inputs and answers of the models."""
 
 
 _SEQUENCES = PublishedForm(use="classification", head="classification_head", pools=True, answers=LABEL_ANSWERS)

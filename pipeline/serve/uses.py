@@ -44,14 +44,14 @@ def _unchanged(outputs: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedForm:
-    """How models of one kind of task are served.
+    """Service of the models of one kind of task.
 
     Models with intents can be asked for these too, models that score pairs for a ranking, and models that were trained
     to make vectors for these.
     """
 
     uses: tuple[Use, ...] = ("predict",)
-    """What every model of the kind can be asked."""
+    """Uses of every model of the kind."""
     probabilities: Callable[[np.ndarray], np.ndarray] = _softmax
     """Function from outputs (texts, classes) to the scores in answers."""
     splits: bool = False
@@ -61,7 +61,7 @@ class ServedForm:
 
 
 ENCODER = ServedForm(uses=("embed",))
-"""How models without a task are served; some can also fill masks."""
+"""Service of models without a task; some can also fill masks."""
 _NUMBERS, _VECTORS = ServedForm(probabilities=_unchanged), ServedForm(uses=())
 SERVED: dict[Kind, ServedForm] = {
     "classification": ServedForm(),

@@ -32,10 +32,10 @@ class Baseline:
     """A model-free baseline."""
 
     words: str = "the commonest label"
-    """What it answers, for people."""
+    """Words for its answers."""
     learns: Literal["rows", "labels", "words", "nothing"] = "rows"
-    """What it reads of the training split: the labels of prepared rows, the labels of items that need not be encoded,
-    the words of such items too, or nothing.
+    """Part of the training split that it reads: the labels of prepared rows, the labels of items that need not be
+    encoded, the words of such items too, or nothing.
     """
 
 
@@ -75,13 +75,13 @@ class TaskHandlers:
 
     # How rows are read and answered
     rows: RowForm = OF_TEXTS
-    """How rows without labels are read."""
+    """Form of rows without labels."""
     labelled: LabelledForm = WITH_LABELS
-    """How labelled rows are read and scored."""
+    """Form of labelled rows."""
     most_scored_labels: int | None = None
     """Most labels of a model whose output scores a pair of texts, 0 for a number; None: its outputs score no pairs."""
     baseline_facts: Baseline = Baseline()
-    """What `baseline` answers and learns from."""
+    """Answers of `baseline`, and what it learns from."""
 
 
 def _handlers_in(module: Any, **facts: Any) -> TaskHandlers:

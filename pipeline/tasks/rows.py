@@ -44,7 +44,7 @@ def _types(row: Any) -> tuple[type, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RowForm:
-    """How rows of one kind of task are read, without labels, and how their answers can be written."""
+    """Form of rows without labels: how they are read, and how their answers can be written."""
 
     inputs: tuple[str, str] = ("text", "second")
     """Input columns of the model that --text and --pair fill."""
@@ -172,7 +172,7 @@ def _none_unanswerable(items: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledForm:
-    """How labelled examples of one kind of task are read, and what their tables of scores say."""
+    """Form of labelled examples: how they are read, and what their tables of scores say."""
 
     read: Callable[[ExamplesFile, Task], Labelled]
     """Read a file. Raises PipelineError if it is unreadable, or has labels that the task lacks."""

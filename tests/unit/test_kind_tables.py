@@ -7,6 +7,9 @@ from typing import get_args
 
 import pytest
 
+from pipeline.fine_tuned.published import PUBLISHED
+from pipeline.serve.uses import SERVED
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import Kind
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +50,9 @@ def test_the_tables_are_found() -> None:
 def test_a_table_by_kind_has_a_row_for_each_kind(name: str) -> None:
     module, _, table = name.rpartition(".")
     assert set(getattr(importlib.import_module(module), table)) == set(get_args(Kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind].saved_as])
+def test_a_kind_is_published_and_served_as_the_kind_of_its_saved_model(kind: Kind) -> None:
+    saved = KINDS[kind].saved_as
+    assert saved is not None and (PUBLISHED[kind], SERVED[kind]) == (PUBLISHED[saved], SERVED[saved])
