@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -158,6 +159,12 @@ def test_results_are_a_table_of_questions_with_a_page_each() -> None:
     assert [name for name, text in pages.items() if not re.match(r"# .*\?\n\n\w", text)] == []
     undated = [name for name, text in pages.items() if not re.search(r"20\d\d-\d\d-\d\d", text)]
     assert undated == [] and not [name for name, text in pages.items() if "anecdote" in text.lower()]
+
+
+def test_the_tour_is_small_and_has_no_outputs() -> None:
+    content = (ROOT / "jobs/tour.ipynb").read_text()
+    cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
+    assert len(content) < 10_000 and all(cell["outputs"] == [] and not cell["execution_count"] for cell in cells)
 
 
 def explained(job: str, *words: str) -> set[str]:
