@@ -30,7 +30,7 @@ OF_RAY = [written for written in COMMANDS if written.program == "ray" and len(wr
 OF_MAKE = [written for written in COMMANDS if written.program == "make" and len(written.words) > 1]
 OF_MODULES = [written for written in COMMANDS if written.program.startswith("python") and written.words[1:2] == ("-m",)]
 OPTIONS_ALONE = [written for written in COMMANDS if written.words[0].startswith("--")]
-OTHER_PROGRAMS = {"--requeue", "--json"}  # of Slurm and WikiExtractor
+OTHER_PROGRAMS = {"--requeue", "--json", "--find-links", "--torch-backend"}  # of Slurm, WikiExtractor and uv
 
 
 class Parsed(BaseException):
