@@ -1,5 +1,6 @@
 """Commands of this project that the documents name, taken from their text."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ PAGES = (
     "cluster/README.md",
     "pipeline/*.md",
     "jobs/[!_]*.py",
+    "jobs/*.ipynb",
 )
-"""Documents, and the jobs, whose docstrings are their help."""
+"""Documents, jobs (their docstrings are their help), and notebooks (their commands begin with an exclamation mark)."""
 
 FENCED = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4,}(.*\n)", re.MULTILINE)
@@ -73,6 +75,10 @@ def commands() -> list[Written]:
 
 def pieces(path: Path) -> Iterator[str]:
     """Blocks line by line, and what stands between back quotes."""
+    if path.suffix == ".ipynb":
+        lines = (line for source in code_cells(path) for line in whole_lines(source))
+        yield from (line[1:].replace("{", "").replace("}", "") for line in lines if line.startswith("!"))
+        return
     text = path.read_text()
     if path.suffix == ".py":
         yield from INDENTED.findall(text.split('"""')[1])
@@ -83,6 +89,12 @@ def pieces(path: Path) -> Iterator[str]:
     yield from whole_lines("".join(INDENTED.findall(prose)))
     for quoted in INLINE.findall(INDENTED.sub("\n", prose)):
         yield " ".join(quoted.split()).replace("\\|", "|")
+
+
+def code_cells(notebook: Path) -> list[str]:
+    """Source of each code cell of a notebook."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 def whole_lines(block: str) -> Iterator[str]:

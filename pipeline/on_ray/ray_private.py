@@ -1,4 +1,4 @@
-"""Private names of Ray 2.60, each with the reason for its use; no other file of the package uses private names.
+"""Private names of Ray 2.58 to 2.60, each with the reason for its use; no other file of the package uses private names.
 
 Some imports are inside functions, so that a process that only starts Ray does not load Ray Data or torch.
 """

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -29,7 +30,7 @@ OF_RAY = [written for written in COMMANDS if written.program == "ray" and len(wr
 OF_MAKE = [written for written in COMMANDS if written.program == "make" and len(written.words) > 1]
 OF_MODULES = [written for written in COMMANDS if written.program.startswith("python") and written.words[1:2] == ("-m",)]
 OPTIONS_ALONE = [written for written in COMMANDS if written.words[0].startswith("--")]
-OTHER_PROGRAMS = {"--requeue", "--json"}  # of Slurm and WikiExtractor
+OTHER_PROGRAMS = {"--requeue", "--json", "--find-links", "--torch-backend"}  # of Slurm, WikiExtractor and uv
 
 
 class Parsed(BaseException):
@@ -158,6 +159,12 @@ def test_results_are_a_table_of_questions_with_a_page_each() -> None:
     assert [name for name, text in pages.items() if not re.match(r"# .*\?\n\n\w", text)] == []
     undated = [name for name, text in pages.items() if not re.search(r"20\d\d-\d\d-\d\d", text)]
     assert undated == [] and not [name for name, text in pages.items() if "anecdote" in text.lower()]
+
+
+def test_the_tour_is_small_and_has_no_outputs() -> None:
+    content = (ROOT / "jobs/tour.ipynb").read_text()
+    cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
+    assert len(content) < 10_000 and all(cell["outputs"] == [] and not cell["execution_count"] for cell in cells)
 
 
 def explained(job: str, *words: str) -> set[str]:

@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+PYTHONS = re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
 
 
 def read_yaml(name: str) -> Any:
@@ -32,9 +34,18 @@ def test_the_workflow_runs_what_ci_runs_with_few_rights() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
     assert workflow["permissions"] == {"contents": "read"} and job["timeout-minutes"] == 40
     (python,) = (step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
-    assert python in re.findall(r":: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    assert python == PYTHONS[0]
     variables = set(re.findall(r"^(\w+) \?=", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {"CI_BASE"}
     assert set(job["steps"][-1]["env"]) <= variables
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    oldest = PYTHONS[0]
+    assert PROJECT["requires-python"] == f">={oldest}"
+    assert SETTINGS["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert f"sys.version_info < ({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text()
+    rows = re.findall(r"^\| Python (3\.\d+)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert rows == PYTHONS, "CONTRIBUTING.md says which tests ran on which Python"
 
 
 def test_forms_for_issues_ask_for_the_command() -> None:

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+import tomllib
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 import ray
+from packaging.requirements import Requirement
 from ray._private.runtime_env.context import RuntimeEnvContext
 from ray._private.workers import setup_worker
 
@@ -20,6 +22,19 @@ from pipeline.command_line.environment import JOB
 from pipeline.on_ray import ray_private, ray_worker
 from pipeline.on_ray.heads import address_file
 from pipeline.on_ray.stderr_filter import RESTART_WARNING
+
+MINORS = ("2.58", "2.59", "2.60")
+"""Versions of Ray on which the tests of this file passed, and those of tests/ray that CONTRIBUTING.md names."""
+
+
+def test_the_package_takes_the_minors_that_were_tried() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    written = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    ranges = [Requirement(line).specifier for line in written if line.startswith("ray[")]
+    untried = ("2.57.9", "2.61.0", "3.0.0")
+    assert len(ranges) == 2 and all(ray.__version__ in found for found in ranges)
+    assert all(f"{minor}.0" in found for found in ranges for minor in MINORS)
+    assert not [version for found in ranges for version in untried if version in found]
 
 
 def test_a_connection_has_the_attributes_that_are_read() -> None:
