@@ -10,7 +10,7 @@ Loss = Literal["cosent", "cosine", "contrastive", "triplet", "softmax"]
 
 @dataclass(frozen=True, kw_only=True)
 class LossParts:
-    """What a loss of text vectors reads and compares."""
+    """Traits of a loss of text vectors: the rows that it reads and compares."""
 
     kind: str
     """Kind of task, which says what a row has (`ROWS_OF_KIND`)."""
@@ -105,7 +105,7 @@ class Similarity:
 
     @property
     def parts(self) -> LossParts:
-        """What the loss reads and compares."""
+        """Traits of the loss."""
         return LOSSES[self.loss]
 
     def require_columns(self, kind: str, label: tuple[str, ...], negative: tuple[str, ...]) -> None:

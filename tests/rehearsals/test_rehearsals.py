@@ -42,7 +42,7 @@ def test_every_row_has_a_rehearsal() -> None:
 
 
 def files_of_rows() -> dict[str, str]:
-    """What is added -> the last cell of its row in the table "How to add"."""
+    """Return {what is added: the last cell of its row in the table "How to add"}."""
     section = (ROOT / "pipeline/README.md").read_text().split("\n## How to add\n")[1].split("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
     return {row[0]: row[-1] for row in rows}
