@@ -11,7 +11,7 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Replaced
+from pipeline.config.needs import GENERATOR
 from pipeline.config.placement import ModelPlacement, TrialPlacement
 from pipeline.config.predict import Score, Selection
 from pipeline.files import storage
@@ -63,8 +63,9 @@ def outcome_of(
     """Return a finished run's outcome. Stored scores of this run are not computed again."""
     after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
     loss = after.get(HELDOUT_LOSS)
-    scores = {} if isinstance(run.objective, Replaced) else heldout_scores(after)
-    if config.blimp is not None and not isinstance(run.objective, Replaced):
+    fills_blanks = GENERATOR not in run.objective.needs  # a generator's scores are not those of the model
+    scores = heldout_scores(after) if fills_blanks else {}
+    if config.blimp is not None and fills_blanks:
         scores |= blimp_scores(config, config.blimp, config.blimp_pairs, summary, scoring, report)
     for task in config.task:
         scores |= _tuned(config, task, run, summary, tuning, report)

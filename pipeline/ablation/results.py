@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pipeline.ablation.outcomes import BITS, LOSS, Outcome, lower_is_better
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import INTERVAL_SEEDS
-from pipeline.config.objective import Replaced
+from pipeline.config.needs import GENERATOR
 from pipeline.evaluation.paired import CONFIDENCE, Difference, holm, over_seeds, p_value
 
 UNCORRECTED = 5
@@ -152,7 +152,7 @@ def comparable(score: str, first: Variant, other: Variant) -> bool:
 
 def _predicts_masked(*variants: Variant) -> bool:
     """Return whether the models of all variants predict masked tokens; ELECTRA's discriminator does not."""
-    return not any(isinstance(variant.config.objective, Replaced) for variant in variants)
+    return not any(GENERATOR in variant.config.objective.needs for variant in variants)
 
 
 def better(score: str, cell: Cell) -> int:

@@ -24,7 +24,6 @@ from pipeline.evaluation.retrieval import bm25
 from pipeline.evaluation.retrieval.measures import OF_PAIRS, measure
 from pipeline.evaluation.retrieval.ranking import rank, tie_ranks
 from pipeline.files import storage
-from pipeline.objectives.contrastive import PAIRS_IN_WORDS
 from pipeline.reporting import Report
 from pipeline.saved.prompts import OF_DOCUMENTS, OF_QUERIES
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -130,7 +129,7 @@ def heldout_lines(
 
 def _head(heldout: HeldOut, texts: Texts) -> str:
     """Return the line that says what was held out, and what is searched."""
-    made = HALVES if isinstance(heldout.kind, TwoCrops) else PAIRS_IN_WORDS[type(heldout.kind)]
+    made = HALVES if isinstance(heldout.kind, TwoCrops) else heldout.kind.in_words
     documents = len({pair.document for pair in heldout.pairs})
     others = len(texts.texts) - len({pair.text for pair in heldout.pairs})
     return (

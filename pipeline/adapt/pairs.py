@@ -9,7 +9,6 @@ from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, T
 from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
-from pipeline.objectives.contrastive import PAIRS_IN_WORDS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles
 from pipeline.text.vocabulary import Vocabulary
@@ -33,7 +32,7 @@ class Chosen:
     """Mean number of other rows of its step that a row is compared with; rows of one document are not compared."""
 
     def __str__(self) -> str:
-        return f"{PAIRS_IN_WORDS[type(self.pairs)]} ({self.reason})"
+        return f"{self.pairs.in_words} ({self.reason})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from pipeline.config.checks import require
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase, Phase, split
 from pipeline.corpus import token_file
 from pipeline.corpus.order import cursor_for_phase, row_after
@@ -43,9 +42,9 @@ from pipeline.evaluation.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.evaluation.minimal_pairs.paradigms import Paradigm
 from pipeline.files import storage
 from pipeline.files.locations import absolute
-from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
-from pipeline.objectives.table import FillsBlanks, Pretraining
+from pipeline.objectives.pretraining import Teacher
+from pipeline.objectives.table import Pretraining
 from pipeline.optim.build import build_optimizer
 from pipeline.presets.table import (
     ABOUT_PRESETS,
@@ -81,7 +80,6 @@ from pipeline.train.work import Work
 if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what teachers need
     import pyarrow as pa
 
-    from pipeline.train.initial import Initial
 
 Rows = TypeVar("Rows", MaskedRows, "pa.Table")
 RESULT = "result.json"
@@ -168,16 +166,16 @@ def _require_trainable(config: Pretrain, tokens: TokenFile, location: str) -> No
     require(not storage.children(folder), f"name ({config.name}) is in use: {folder} has files; choose another --name")
 
 
-def _with_teacher(config: Pretrain, tokens: TokenFile, report: Report) -> tuple[Pretrain, "Initial | None"]:
+def _with_teacher(config: Pretrain, tokens: TokenFile, report: Report) -> tuple[Pretrain, Teacher | None]:
     """Return the settings, completed from a teacher if the objective has one, and the teacher."""
-    if not isinstance(config.objective, Distilled):
+    if not config.objective.teacher_gives:
         return config, None
     # Imported here because reading a teacher needs more packages than training on tokens.
     from pipeline.train.teacher import with_teacher
 
     completed, teacher = with_teacher(config, None, report)
     require(
-        teacher is None or teacher.vocabulary.fingerprint == tokens.vocabulary.fingerprint,
+        teacher.initial.vocabulary.fingerprint == tokens.vocabulary.fingerprint,
         "objective.teacher has another vocabulary than the file of tokens: choose a teacher that was trained with it",
     )
     return replace(completed, vocabulary=config.vocabulary), teacher
@@ -218,7 +216,7 @@ def _trained(
     config: Pretrain,
     tokens: TokenFile,
     location: str,
-    teacher: "Initial | None",
+    teacher: Teacher | None,
     rank: Rank,
     say: Report,
     pairs: Sequence[Paradigm],
@@ -230,11 +228,8 @@ def _trained(
     if note := slower_precision(config.placement, rank.device):
         say(note)
     module = build_module(config, size, rank.device, precision, teacher)
-    starts_from_teacher = isinstance(config.objective, Distilled) and config.objective.start == "teacher"
-    if starts_from_teacher and isinstance(module, DistilledTokens):
-        from pipeline.train.teacher import start_from_teacher  # for the same reason as in _with_teacher
-
-        start_from_teacher(module, say)
+    if config.objective.starts_from_teacher:
+        say(module.start_from_teacher())
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
     windows = len(tokens.train)
@@ -341,7 +336,7 @@ def _evaluated(config: Pretrain, tokens: TokenFile, work: Work, module: Pretrain
 
 def _word_metrics(config: Pretrain, tokens: TokenFile, work: Work, module: Pretraining) -> dict[str, float]:
     """Return the held-out loss per word and per byte; empty if the module does not predict words."""
-    if not (tokens.heldout and isinstance(module, FillsBlanks)):
+    if not (tokens.heldout and module.fills_blanks):
         return {}
     held = heldout_words_of(config, tokens, work.rank, work.world)
     return word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)

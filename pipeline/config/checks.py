@@ -1,5 +1,7 @@
 """Check values of settings; the error messages have the setting's dotted name and value."""
 
+from collections.abc import Iterable
+
 from pipeline.errors import ConfigError
 
 
@@ -31,3 +33,9 @@ def require_rerank(rerank: str | None, **of_rerank: object) -> None:
             rerank is not None or value is None,
             f"{name} ({value}) needs rerank, which is not given: name a cross-encoder with --rerank",
         )
+
+
+def either(names: Iterable[str]) -> str:
+    """Return names as a choice in words: "a, b or c"; "none" if there are no names."""
+    *others, last = tuple(names) or ("none",)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -5,6 +5,15 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_at_least, require_share
 from pipeline.config.locations import Location, SourceText
+from pipeline.config.needs import (
+    COMPARES_PAIRS,
+    LEARNS_TEXTS,
+    MASKED_TOKENS,
+    PAIR_HEAD,
+    PAIRS_OF_TEXTS,
+    SINGLE_TEXTS,
+    Choice,
+)
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
@@ -206,8 +215,37 @@ class VocabularySettings:
         return replace(self, size=next((size for most, size in SIZES_BY_WORDS if words <= most), MOST_ENTRIES))
 
 
+class AnyPairs(Choice):
+    """Base of the kinds of sampling.pairs."""
+
+    in_words = ""
+    """The two texts of a row, for model cards; empty for rows that are not two texts."""
+
+
+class LabelledPairs(AnyPairs):
+    """Base of the kinds of sampling.pairs whose rows are two labelled segments with masked tokens."""
+
+    needs = (PAIR_HEAD,)
+    offers = (MASKED_TOKENS,)
+
+
+class MaskedText(AnyPairs):
+    """Base of the kinds of sampling.pairs whose rows are text with masked tokens, without a label."""
+
+    offers = (MASKED_TOKENS,)
+
+
+class TwoTexts(AnyPairs):
+    """Base of the kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its
+    own.
+    """
+
+    needs = (COMPARES_PAIRS,)
+    offers = (PAIRS_OF_TEXTS,)
+
+
 @dataclass(frozen=True, kw_only=True)
-class NextSentence:
+class NextSentence(LabelledPairs):
     """Segment pairs for next-sentence prediction (Devlin et al. 2019, appendix A.2; google-research/bert)."""
 
     short_probability: float = 0.1
@@ -220,7 +258,7 @@ class NextSentence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceOrder:
+class SentenceOrder(LabelledPairs):
     """Pairs of consecutive segments of one document, swapped with probability 1/2, for sentence-order prediction (Lan
     et al. 2020, section 3.1).
     """
@@ -235,7 +273,7 @@ class SentenceOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullSentences:
+class FullSentences(MaskedText):
     """Consecutive full sentences that fill a sequence as far as possible, without a pair task (Liu et al. 2019, section
     4.2).
     """
@@ -247,7 +285,7 @@ class FullSentences:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SingleSegment:
+class SingleSegment(MaskedText):
     """Contiguous text of one document, cut at the target length, without a pair task."""
 
     short_probability: float = 0.1
@@ -260,21 +298,24 @@ class SingleSegment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoCrops:
+class TwoCrops(TwoTexts):
     """Two random spans of the same part of a document, for objective contrastive (Contriever, Izacard et al. 2022).
 
     A document is cut into equal parts of at most 2 x (sampling.maximum_length - 2) tokens. Each part gives one row. The
     length of a span is drawn uniformly from a tenth to half of the part's length.
     """
 
+    in_words = "two crops of one document"
+
 
 @dataclass(frozen=True, kw_only=True)
-class AdjacentParagraphs:
+class AdjacentParagraphs(TwoTexts):
     """Two consecutive paragraphs of one document, for objective contrastive. A paragraph is a line of the text.
 
     Each paragraph is in at most one row per epoch.
     """
 
+    in_words = "adjacent paragraphs"
     shortest: int = 32
     """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
 
@@ -283,12 +324,13 @@ class AdjacentParagraphs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TitleParagraph:
+class TitleParagraph(TwoTexts):
     """A document's title and one of its paragraphs, for objective contrastive. A paragraph is a line of the text.
 
     Each paragraph gives one row per epoch. Documents without a title give no rows.
     """
 
+    in_words = "a title and a paragraph of its document"
     shortest: int = 32
     """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
 
@@ -297,11 +339,12 @@ class TitleParagraph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenPairs:
+class GivenPairs(TwoTexts):
     """The two texts of each row of a table, and the row's hard negatives, for objective contrastive. The corpus must be
     prepared with ::format=pairs.
     """
 
+    in_words = "given pairs of texts"
     negatives: int = 4
     """Maximum hard negatives per row. If a row has more, each epoch draws others of them. 0: use none."""
 
@@ -310,7 +353,7 @@ class GivenPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sentences:
+class Sentences(AnyPairs):
     """Rows of one sentence, or of up to `most` consecutive sentences of a document, for objective distilled-vectors.
 
     Each sentence is in one row per epoch. A sentence of more than sampling.maximum_length - 2 tokens is left out.
@@ -320,13 +363,24 @@ class Sentences:
     """Maximum consecutive sentences per row. The number is drawn uniformly from 1 to this for each row; a row has fewer
     if more do not fit.
     """
+    needs = (LEARNS_TEXTS,)
+    offers = (SINGLE_TEXTS,)
 
     def __post_init__(self) -> None:
         require_at_least("sampling.pairs.most", self.most, 1)
 
 
-TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph, GivenPairs)
-"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
+Pairs = (
+    NextSentence
+    | SentenceOrder
+    | FullSentences
+    | SingleSegment
+    | TwoCrops
+    | AdjacentParagraphs
+    | TitleParagraph
+    | GivenPairs
+    | Sentences
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,17 +453,7 @@ class Sampling:
 
     maximum_length: int = 128
     """Maximum tokens per sequence, including [CLS] and [SEP]."""
-    pairs: (
-        NextSentence
-        | SentenceOrder
-        | FullSentences
-        | SingleSegment
-        | TwoCrops
-        | AdjacentParagraphs
-        | TitleParagraph
-        | GivenPairs
-        | Sentences
-    ) = NextSentence()
+    pairs: Pairs = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
     copies: int | None = None
     """Number of fixed copies of the examples: epoch e (from 0) shows copy e mod copies, with the same pairs and masks
@@ -452,7 +496,7 @@ class Sampling:
     @property
     def two_texts(self) -> bool:
         """Whether each row holds two texts, which the encoder reads as separate sequences."""
-        return isinstance(self.pairs, TWO_TEXTS)
+        return PAIRS_OF_TEXTS in self.pairs.offers
 
     @property
     def prompts(self) -> tuple[str, str]:
@@ -462,12 +506,12 @@ class Sampling:
     @property
     def with_text(self) -> bool:
         """Whether each row also holds its text as a string, for a teacher with another vocabulary."""
-        return isinstance(self.pairs, Sentences)
+        return SINGLE_TEXTS in self.pairs.offers
 
     @property
     def masks(self) -> bool:
         """Whether tokens of the rows are masked."""
-        return not self.two_texts and not self.with_text
+        return MASKED_TOKENS in self.pairs.offers
 
     @property
     def negatives(self) -> int:

@@ -2,16 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pipeline.command_line.options import flag_of
-from pipeline.config.checks import require, require_at_least
-from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
+from pipeline.config.checks import either, require, require_at_least
+from pipeline.config.data import Pairs, Preparation, Sampling, Sources, VocabularySettings
 from pipeline.config.length import require_length
 from pipeline.config.locations import Location
-from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
-from pipeline.config.model_parts import BlockSparseAttention, FullAttention, LocalAttention
-from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
+from pipeline.config.model import FAMILY_PARTS, Model, RotaryPositions, require_one_rate
+from pipeline.config.needs import (
+    EAGER,
+    MASKED_HEAD,
+    MASKED_TOKENS,
+    RECORDABLE,
+    REFUSALS,
+    SEVERAL_ROWS,
+    TEACHERS_VOCABULARY,
+    TEACHERS_WORDS,
+    Choice,
+)
+from pipeline.config.objective import Masked, Objective
 from pipeline.config.phases import OnePhase, Phase, Phases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -26,6 +36,7 @@ from pipeline.config.training import (
     WarmupStableDecay,
 )
 from pipeline.config.workers import WorkerRange, worker_range
+from pipeline.errors import ConfigError
 
 COUNTED_RATE = 0.1
 """Factor on the learning rate of word embeddings that start from co-occurrence counts. At the full rate (1e-3), the
@@ -44,17 +55,6 @@ COMMON = (
 """Settings that --help shows first."""
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 """Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
-EAGER: dict[type, str] = {
-    Contrastive: "objective contrastive needs equal dropout in a pass with gradients and in one without",
-    DistilledVectors: "objective distilled-vectors calls a teacher in each step, and the teacher cannot be compiled",
-}
-"""Objective -> reason why torch.compile is not used for it."""
-EAGER_ATTENTION: dict[type, str] = {
-    BlockSparseAttention: "model.attention block-sparse-attention groups sequences by their lengths",
-}
-"""Attention -> reason why torch.compile is not used for it."""
-VECTOR_OBJECTIVES: dict[type, str] = {Contrastive: "contrastive", DistilledVectors: "distilled-vectors"}
-"""Objective that trains text vectors and no masked-token head -> its name on the command line."""
 LONGEST_NAME = 200
 """Maximum bytes of a run's name. File systems allow names of 255 bytes, and locks and temporary files next to the run's
 folder have longer names than the run.
@@ -123,30 +123,14 @@ class Pretrain(Sources):
         if self.init is None:  # with init, these checks follow when the model is known
             require_positions(self)
             require_rotated_positions(self)
-            require_compilable_attention(self)
             require_recordable(self)
-        _require_two_texts(self)
-        _require_sentences(self)
-        if name := VECTOR_OBJECTIVES.get(type(self.objective)):
-            _refuse_for_vectors(self, name)
-        if isinstance(self.objective, Contrastive):
-            _refuse_single_rows(self)
+        require_offered(self, model_is_known=self.init is None)
         if self.init is None:  # with init, the check follows when the model's family is known
             require_trained_parts(self)
         require(
             self.init is not None or not self.vocabulary.extend,
             f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is "
             "extended: a vocabulary trained on the corpus has the corpus' words already",
-        )
-        require(
-            not isinstance(self.objective, Distilled) or not self.vocabulary.extend,
-            f"vocabulary.extend ({self.vocabulary.extend}) cannot be set together with objective distilled, because "
-            "the run must have the teacher's vocabulary: leave it out",
-        )
-        require(
-            not isinstance(self.objective, Distilled) or self.word_embeddings == "random",
-            f"word_embeddings ({self.word_embeddings}) cannot be set together with objective distilled, whose student "
-            "starts with the teacher's word embeddings: leave it out",
         )
         require(
             self.init is None or self.word_embeddings == "random",
@@ -185,6 +169,11 @@ class Pretrain(Sources):
         return split(self.phases, self.steps, self.sampling, self.batch, self.worker_range.most)
 
     @property
+    def phase_of_fewest_rows(self) -> Phase:
+        """Phase with the fewest rows in a step; of several, the first."""
+        return min(self.all_phases, key=lambda phase: phase.batch.fewest_rows)
+
+    @property
     def slotted_phases(self) -> tuple[Phase, ...]:
         """The first phase, and the later phases that have rows per slot of their own."""
         first, *later = self.all_phases
@@ -200,15 +189,10 @@ def _refuse_surplus_workers(workers: int, phase: Phase) -> None:
     batch = phase.batch
     require(
         workers <= batch.fewest_slots,
-        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {_fewest_rows_name(phase)} "
+        f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {phase.fewest_rows_name} "
         f"{batch.fewest_rows} / "
         f"{phase.names.rows_per_slot} {batch.slot_rows}): use fewer workers or {_smaller_slots(workers, phase)}",
     )
-
-
-def _fewest_rows_name(phase: Phase) -> str:
-    """Return the name of the setting with the rows of a phase's smallest step."""
-    return "batch.warmup_rows" if phase.batch.warmup_rows else phase.names.rows_per_step
 
 
 def _smaller_slots(workers: int, phase: Phase) -> str:
@@ -238,43 +222,68 @@ def require_rotated_positions(config: Pretrain) -> None:
         )
 
 
-def _require_two_texts(config: Pretrain) -> None:
-    """Raise ConfigError for objective contrastive without pairs of texts, and for pairs of texts without it."""
-    contrastive, kind = isinstance(config.objective, Contrastive), type(config.sampling.pairs).__name__
-    require(
-        not contrastive or config.sampling.two_texts,
-        f"objective (contrastive) needs pairs of texts, but sampling.pairs is {kind}: choose sampling.pairs:two-crops, "
-        "sampling.pairs:adjacent-paragraphs, sampling.pairs:title-paragraph or sampling.pairs:given-pairs",
-    )
-    require(
-        contrastive or not config.sampling.two_texts or isinstance(config.objective, DistilledVectors),
-        f"sampling.pairs ({kind}) makes pairs of texts for objective contrastive, but objective is "
-        f"{type(config.objective).__name__.lower()}: choose objective:contrastive, or other sampling.pairs",
+def require_offered(config: Pretrain, *, model_is_known: bool = True) -> None:
+    """Raise ConfigError for a need of a choice that the run's other choices do not offer: the first one in REFUSALS.
+
+    Needs of the model, and needs that it must offer, are left out unless `model_is_known`.
+    """
+    choices: dict[str, Choice] = {"objective": config.objective, "sampling.pairs": config.sampling.pairs}
+    offers = {
+        **{name: choice.offers for name, choice in choices.items()},
+        "placement.compile": (EAGER,) * (config.placement.compile != "on"),
+        "batch": (SEVERAL_ROWS,) * (config.phase_of_fewest_rows.batch.fewest_rows > 1),
+        "vocabulary.extend": (TEACHERS_VOCABULARY,) * (not config.vocabulary.extend),
+        "word_embeddings": (TEACHERS_WORDS,) * (config.word_embeddings == "random"),
+    }
+    if model_is_known:
+        choices = {"model.attention": config.model.attention} | choices
+        offers["model.family"] = FAMILY_PARTS[config.model.family].offers
+    needs = [(need, name) for name, choice in choices.items() for need in choice.needs]
+    needs += [(MASKED_HEAD, "evaluation.blimp")] * (config.evaluation.blimp is not None)
+    needs += [(MASKED_TOKENS, "phases")] * (config.phases.masks is not None)
+    for need, needing in sorted(needs, key=lambda pair: list(REFUSALS).index(pair[0])):
+        by = REFUSALS[need].by
+        for lacking in by if offers.keys() >= set(by) else ():
+            if need not in offers[lacking]:
+                raise ConfigError(_refusal(config, need, lacking, f"{needing} {_eager(choices.get(needing))}"))
+
+
+def _refusal(config: Pretrain, need: str, lacking: str, eager: str) -> str:
+    """Return the sentence that refuses a run in which the setting `lacking` does not offer a need."""
+    refusal, pairs = REFUSALS[need], type(config.sampling.pairs)
+    objective, family = flag_of(type(config.objective)), config.model.family
+    kinds: dict[str, dict[str, Any]] = {
+        "objective": {flag_of(kind): kind for kind in get_args(Objective)},
+        "sampling.pairs": {flag_of(kind): kind for kind in get_args(Pairs)},
+        "model.family": FAMILY_PARTS,
+    }
+    first, *_ = refusal.by
+    names = [name for name, kind in kinds.get(first, {}).items() if need in kind.offers]
+    unlabelled = [
+        name for name, kind in kinds["sampling.pairs"].items() if kind.offers == pairs.offers and not kind.needs
+    ]
+    return refusal.sentence.format(
+        config=config,
+        objective=objective,
+        pairs=pairs.__name__,
+        family=family,
+        lacking=f"objective {objective}" if lacking == "objective" else family,
+        names=either(names),
+        kinds=either(f"{first}:{name}" for name in names),
+        eager=eager,
+        unlabelled=either(f"sampling.pairs:{name}" for name in unlabelled),
     )
 
 
-def _require_sentences(config: Pretrain) -> None:
-    """Raise ConfigError for objective distilled-vectors without sentences, and for sentences without it."""
-    vectors, kind = isinstance(config.objective, DistilledVectors), type(config.sampling.pairs).__name__
-    require(
-        not vectors or config.sampling.with_text,
-        f"objective (distilled-vectors) needs single texts, but sampling.pairs is {kind}: choose "
-        "sampling.pairs:sentences",
-    )
-    require(
-        vectors or not config.sampling.with_text,
-        f"sampling.pairs ({kind}) makes single texts for objective distilled-vectors, but objective is "
-        f"{type(config.objective).__name__.lower()}: choose objective:distilled-vectors, or other sampling.pairs",
-    )
+def eager_reason(config: Pretrain) -> str | None:
+    """Return the reason why the run's code cannot be compiled; None if it can."""
+    parts = {"objective": config.objective, "model.attention": config.model.attention}
+    return next((f"{name} {_eager(part)}" for name, part in parts.items() if EAGER in part.needs), None)
 
 
-def require_compilable_attention(config: Pretrain) -> None:
-    """Raise ConfigError if placement.compile is on, but the model's attention cannot be compiled."""
-    reason = EAGER_ATTENTION.get(type(config.model.attention))
-    require(
-        reason is None or config.placement.compile != "on",
-        f"placement.compile (on) cannot be used, because {reason}: set placement.compile to auto or off",
-    )
+def _eager(part: Choice | None) -> str:
+    """Return a part's name on the command line and its reason for eager code."""
+    return f"{flag_of(type(part))} {part.eager}" if part else ""
 
 
 def require_recordable(config: Pretrain) -> None:
@@ -290,40 +299,14 @@ def recording_problem(config: Pretrain) -> str | None:
     """Return what CUDA graphs need and the run does not have; None if they can be recorded on a GPU."""
     objective, attention = (flag_of(type(part)) for part in (config.objective, config.model.attention))
     placement = config.placement
-    if not isinstance(config.objective, Masked):
-        return f"objective masked, but objective is {objective}"
-    if not isinstance(config.model.attention, FullAttention | LocalAttention):
+    if RECORDABLE not in config.objective.offers:
+        recordable = either(flag_of(kind) for kind in get_args(Objective) if RECORDABLE in kind.offers)
+        return f"objective {recordable}, but objective is {objective}"
+    if RECORDABLE not in config.model.attention.offers:
         return f"full or local attention, but model.attention is {attention}"
     if placement.precision in ("float16", "float8"):
         return f"another number format, but placement.precision is {placement.precision}"
     return "layers that are not recomputed, but placement.recompute is set" if placement.recompute else None
-
-
-def _refuse_for_vectors(config: Pretrain, name: str) -> None:
-    """Raise ConfigError for settings that objectives of VECTOR_OBJECTIVES do not support; `name`: the objective's."""
-    require(
-        config.evaluation.blimp is None,
-        f"evaluation.blimp ({config.evaluation.blimp}) needs a masked-token head, which objective {name} does not "
-        "train: leave it out",
-    )
-    require(
-        config.placement.compile != "on",
-        f"placement.compile (on) cannot be used, because {EAGER[type(config.objective)]}: set "
-        "placement.compile to auto or off",
-    )
-    masks = config.phases.masks
-    remedy = "choose phases:one-phase" if masks and masks.startswith("phases ") else "leave it out"
-    require(masks is None, f"{masks} has no effect with objective {name}, which masks no tokens: {remedy}")
-
-
-def _refuse_single_rows(config: Pretrain) -> None:
-    """Raise ConfigError if a step of objective contrastive has a single row."""
-    for phase in config.all_phases:
-        require(
-            phase.batch.fewest_rows > 1,
-            f"{_fewest_rows_name(phase)} ({phase.batch.fewest_rows}) must be at least 2 with objective contrastive: "
-            "the texts of a row are compared with those of other rows of the step",
-        )
 
 
 def _refuse_long_warmups(config: Pretrain) -> None:
@@ -344,34 +327,9 @@ def _refuse_long_warmups(config: Pretrain) -> None:
 
 
 def require_trained_parts(config: Pretrain) -> None:
-    """Raise ConfigError if the family does not support the objective or optimizer.layer_decay.
-
-    Also raise ConfigError if rows are labelled sentence pairs, but the model has no head that learns from the labels.
-    """
+    """Raise ConfigError if the model does not support optimizer.layer_decay, or sizes of the objective."""
     require_one_rate(config.optimizer.layer_decay, config.model)
-    replaced, family = isinstance(config.objective, Replaced), config.model.family
-    require(
-        not replaced or config.model.replaced_head is not None,
-        f"objective (replaced) needs model.family electra or deberta-v2, which have a generator, but model.family is "
-        f"{family}: choose a preset electra-* or deberta-v3-*",
-    )
-    enhanced = isinstance(config.objective, Masked) and config.objective.decoder == "enhanced"
-    require(
-        not enhanced or FAMILY_PARTS[family].enhanced_decoder,
-        f"objective.decoder (enhanced) needs model.family deberta or deberta-v2, but model.family is {family}: leave "
-        "objective.decoder out",
-    )
-    if isinstance(config.objective, Replaced):
-        config.objective.generator_of(config.model)  # raises ConfigError if the width does not divide into heads
-    if isinstance(config.sampling.pairs, NextSentence | SentenceOrder):
-        kind = type(config.sampling.pairs).__name__
-        without = "objective replaced" if replaced else family
-        without = "objective distilled" if isinstance(config.objective, Distilled) else without
-        require(
-            isinstance(config.objective, Masked) and isinstance(config.model.pooler, EncoderPooler),
-            f"sampling.pairs ({kind}) makes pairs for a head that {without} does not have: choose "
-            "sampling.pairs:full-sentences or sampling.pairs:single-segment",
-        )
+    config.objective.require_fitting(config.model)
 
 
 def with_slot_rows(config: Pretrain, rows: Sequence[int]) -> Pretrain:

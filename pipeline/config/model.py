@@ -24,6 +24,7 @@ from pipeline.config.model_parts import (
     ReplacedHead,
     RotaryPositions,
 )
+from pipeline.config.needs import ENHANCED_DECODER, GENERATOR, PAIR_HEAD
 from pipeline.errors import ConfigError
 
 FamilyName = Literal[
@@ -270,6 +271,16 @@ class FamilyParts:
     """Families whose models can start a model of this family (--init)."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """Names of properties that the family offers to other choices, as in Choice."""
+        has = {
+            GENERATOR: self.replaced_head is not None,
+            ENHANCED_DECODER: self.enhanced_decoder,
+            PAIR_HEAD: isinstance(self.pooler, EncoderPooler),
+        }
+        return tuple(name for name, offered in has.items() if offered)
 
     def check(self, model: Model) -> None:
         """Raise ConfigError for a part that the family does not have."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.needs import EAGER, RECORDABLE, Choice
 
 Inner = Literal["plain", "geglu"]
 Block = Literal["post-norm", "pre-norm"]
@@ -45,8 +46,10 @@ class NoPositions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullAttention:
+class FullAttention(Choice):
     """Each token attends to all tokens of its sequence."""
+
+    offers = (RECORDABLE,)
 
 
 def _require_window(window: int) -> None:
@@ -59,7 +62,7 @@ def _require_window(window: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalAttention:
+class LocalAttention(Choice):
     """In most layers, each token attends only to near tokens; every few layers, it attends to all (Warner et al. 2024).
 
     Time and memory of a local layer grow in proportion to the length of a sequence.
@@ -69,6 +72,7 @@ class LocalAttention:
     """Width of the window: a token attends to itself and to window / 2 tokens on each side."""
     global_every: int = 3
     """Layers 0, global_every, 2 * global_every and so on attend to all tokens."""
+    offers = (RECORDABLE,)
 
     def __post_init__(self) -> None:
         _require_window(self.window)
@@ -81,7 +85,7 @@ class LocalAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalLocalAttention:
+class GlobalLocalAttention(Choice):
     """Each token attends to near tokens and to a few global tokens of its sequence; global tokens attend to all tokens
     of their sequence, with projections of their own (Longformer, Beltagy et al. 2020).
 
@@ -102,7 +106,7 @@ class GlobalLocalAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DisentangledAttention:
+class DisentangledAttention(Choice):
     """Full attention whose scores also depend on the distance of two tokens: content to position and position to
     content, with projections of their own for positions (DeBERTa, He et al. 2021).
 
@@ -118,7 +122,7 @@ class DisentangledAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BucketedAttention:
+class BucketedAttention(Choice):
     """Disentangled attention with logarithmic buckets of distances: positions have a LayerNorm, and use the projections
     of the words (DeBERTa v2 and v3, He et al. 2021, 2023).
 
@@ -144,7 +148,7 @@ class BucketedAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockSparseAttention:
+class BlockSparseAttention(Choice):
     """Attention between blocks of tokens (BigBird, Zaheer et al. 2020). A block attends to itself, both neighbours, the
     first and the last block, and some random blocks; the first and the last block attend to all tokens.
 
@@ -156,6 +160,8 @@ class BlockSparseAttention:
     """Tokens per block. The last block of a sequence may have fewer."""
     random_blocks: int = 3
     """Random blocks that a block attends to. They differ between heads and layers, and never change."""
+    needs = (EAGER,)
+    eager = "groups sequences by their lengths"
 
     def __post_init__(self) -> None:
         require_at_least("model.attention.block_size", self.block_size, 1)

@@ -1,15 +1,68 @@
 """Objective of pretraining: the loss that training minimises."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.locations import Location
 from pipeline.config.model import Model
+from pipeline.config.needs import (
+    COMPARES_PAIRS,
+    EAGER,
+    ENHANCED_DECODER,
+    GENERATOR,
+    LEARNS_TEXTS,
+    MASKED_HEAD,
+    PAIR_HEAD,
+    PAIRS_OF_TEXTS,
+    RECORDABLE,
+    SEVERAL_ROWS,
+    SINGLE_TEXTS,
+    TEACHERS_VOCABULARY,
+    TEACHERS_WORDS,
+    Choice,
+)
+
+
+class AnyObjective(Choice):
+    """Base of the objectives' settings, with the answers of an objective without a teacher and a generator."""
+
+    teacher_gives = ""
+    """Kind of the model at the setting `teacher`: "masked words" or "text vectors"; empty: there is no teacher."""
+    starts_from_teacher = False
+    """Whether the initial weights are those of the teacher, unless the run has an initial model."""
+    shares_embeddings = True
+    """Whether all encoders of the run have the same embeddings."""
+
+    @property
+    def pooling(self) -> Literal["mean", "cls", "attention"]:
+        """Vector of a text: the mean of its last hidden states, the state of [CLS], or a learned weighted mean."""
+        return "mean"
+
+    @property
+    def teacher(self) -> Location | None:
+        """The model to learn from."""
+        return None
+
+    def require_fitting(self, model: Model) -> None:
+        """Raise ConfigError for sizes of the model with which the objective cannot be trained."""
+
+    def require_generator(self, model: Model, generator: Model, location: str) -> None:
+        """Raise ConfigError if the objective's generator would have other sizes than `generator`.
+
+        `model` and `generator` are the settings of the published models at `location`.
+        """
+
+    def for_widths(self, student: int, teacher: int) -> Self:
+        """Return the settings for these widths of the run's model and its teacher.
+
+        Raises ConfigError if a loss needs equal widths.
+        """
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked:
+class Masked(AnyObjective):
     """Predict masked tokens; if rows are sentence pairs, also predict the pair's label (Devlin et al. 2019; Liu et al.
     2019).
     """
@@ -19,10 +72,15 @@ class Masked:
     enhanced mask decoder, which applies the last layer twice to the states before it, with absolute positions in the
     queries (He et al. 2021). For model.family deberta and deberta-v2.
     """
+    offers = (MASKED_HEAD, PAIR_HEAD, RECORDABLE)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (ENHANCED_DECODER,) if self.decoder == "enhanced" else ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replaced:
+class Replaced(AnyObjective):
     """Predict for each token whether a small generator replaced it (ELECTRA, Clark et al. 2020).
 
     The generator replaces the tokens at masked positions. It is trained at the same time to predict masked tokens.
@@ -43,6 +101,12 @@ class Replaced:
     gradient-disentangled: the model's word embeddings are the generator's, without gradient, plus a table that starts
     at zero (He et al. 2023), and each model has its own LayerNorm, positions and segments.
     """
+    needs = (GENERATOR,)
+    offers = (MASKED_HEAD,)
+
+    @property
+    def shares_embeddings(self) -> bool:
+        return self.embedding_sharing == "all"
 
     def __post_init__(self) -> None:
         require_above_zero("objective.weight", self.weight)
@@ -56,6 +120,10 @@ class Replaced:
             f"objective.generator_share ({self.generator_share}) must be above 0 and at most 1: with a generator wider "
             "than the discriminator, replaced tokens are too hard to detect (Clark et al. 2020, figure 3)",
         )
+
+    def require_fitting(self, model: Model) -> None:
+        """Raise ConfigError if the width of the model's generator is not a multiple of its heads."""
+        self.generator_of(model)
 
     def generator_of(self, model: Model) -> Model:
         """Return the settings of a model's generator: at most as wide and deep as the model, with equally wide
@@ -80,9 +148,22 @@ class Replaced:
             embedding_width=None if model.embedded_width == width else model.embedded_width,
         )
 
+    def require_generator(self, model: Model, generator: Model, location: str) -> None:
+        """Raise ConfigError if the objective's generator would have other sizes than `generator`."""
+        wanted = self.generator_of(model)
+        for name in ("layers", "width", "heads", "feed_forward"):
+            mine, theirs = getattr(wanted, name), getattr(generator, name)
+            setting, of = ("generator_depth", "layers") if name == "layers" else ("generator_share", "width")
+            require(
+                mine == theirs,
+                f"objective.{setting} ({getattr(self, setting)}) gives a generator with {name} {mine}, but the "
+                f"generator of init {location} has {theirs}: "
+                f"set objective.{setting} {getattr(generator, of) / getattr(model, of):.4g}",
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
-class Distilled:
+class Distilled(AnyObjective):
     """Learn from a larger pretrained model, the teacher (DistilBERT, Sanh et al. 2019).
 
     The student learns to predict the teacher's probabilities of all vocabulary entries (soft targets), to predict
@@ -116,6 +197,13 @@ class Distilled:
     of 12 are the layers 0, 2, 4, 7, 9 and 11, as published); random: random weights. With init, the run starts from
     init instead.
     """
+    needs = (TEACHERS_VOCABULARY, TEACHERS_WORDS)
+    offers = (MASKED_HEAD,)
+    teacher_gives = "masked words"
+
+    @property
+    def starts_from_teacher(self) -> bool:
+        return self.start == "teacher"
 
     def __post_init__(self) -> None:
         require_above_zero("objective.temperature", self.temperature)
@@ -129,7 +217,7 @@ class Distilled:
             "set one of them above 0",
         )
 
-    def for_widths(self, student: int, teacher: int) -> "Distilled":
+    def for_widths(self, student: int, teacher: int) -> Self:
         """Return the settings with `cosine_weight` set, for models of these widths.
 
         Raises ConfigError if the weight is above 0 and the widths differ.
@@ -144,7 +232,7 @@ class Distilled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrastive:
+class Contrastive(AnyObjective):
     """Learn text vectors: for each text, the model finds the other text of the row among the texts of all rows of the
     step (InfoNCE, van den Oord et al. 2018; in both directions).
 
@@ -159,13 +247,16 @@ class Contrastive:
     attention: a mean weighted by the softmax of a learned score of each state (Lin et al. 2017, with one hop and a
     linear score). sentence-transformers cannot load an export with attention.
     """
+    needs = (PAIRS_OF_TEXTS, EAGER, SEVERAL_ROWS)
+    offers = (COMPARES_PAIRS,)
+    eager = "needs equal dropout in a pass with gradients and in one without"
 
     def __post_init__(self) -> None:
         require_above_zero("objective.temperature", self.temperature)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistilledVectors:
+class DistilledVectors(AnyObjective):
     """Learn the text vectors of another model, the teacher (Reimers and Gurevych 2020). Each text's vector learns the
     direction of the teacher's vector: the loss is 1 - cosine.
 
@@ -188,6 +279,10 @@ class DistilledVectors:
     """
     pooling: Literal["mean", "cls"] = "mean"
     """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS]."""
+    needs = (SINGLE_TEXTS, EAGER)
+    offers = (LEARNS_TEXTS,)
+    eager = "calls a teacher in each step, and the teacher cannot be compiled"
+    teacher_gives = "text vectors"
 
     def __post_init__(self) -> None:
         if self.teacher_width is not None:

@@ -49,6 +49,9 @@ class LaterPhase:
 class PhaseKind:
     """A kind of phases. The methods are those of a single phase; kinds with more phases replace them."""
 
+    remedy = "leave it out"
+    """Remedy for `masks` that have no effect."""
+
     @property
     def masks(self) -> str | None:
         """Setting, with its value, that gives later phases another share of masked tokens; None if there is none."""

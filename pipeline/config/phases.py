@@ -227,6 +227,7 @@ class FallingMasks(PhaseKind):
     """
     parts: tuple[float, ...] = ()
     """Share of the steps that each phase takes, the first included. Default: equal shares."""
+    remedy = "choose phases:one-phase"
 
     def __post_init__(self) -> None:
         for share in self.masking_shares:
@@ -281,6 +282,11 @@ class Phase:
     names: PhaseNames = field(default=PhaseNames(), compare=False)
     automatic: bool = False
     """Whether the rows per slot are chosen for the device, and `batch` has those of a CPU."""
+
+    @property
+    def fewest_rows_name(self) -> str:
+        """Name of the setting with the rows of the phase's smallest step."""
+        return "batch.warmup_rows" if self.batch.warmup_rows else self.names.rows_per_step
 
     def model(self, model: Model) -> Model:
         """Return the settings of the model in this phase; layers with local attention keep their angles."""

@@ -6,42 +6,42 @@ from typing import Literal
 from pipeline.config.checks import require, require_above_zero, require_at_least
 
 Loss = Literal["cosent", "cosine", "contrastive", "triplet", "softmax"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossParts:
-    """Traits of a loss of text vectors: the rows that it reads and compares."""
-
-    kind: str
-    """Kind of task, which says what a row has (`ROWS_OF_KIND`)."""
-    settings: tuple[str, ...] = ()
-    """Settings of `Similarity` that have an effect on this loss, and not on all."""
-    needs_negatives: bool = False
-    """Whether each row must have a negative text."""
-    compares_rows: bool = False
-    """Whether the texts of all rows of a step are compared."""
-    whole_steps: bool = False
-    """Whether the loss is one value of all rows of a step, so that a step cannot be split into slots."""
-
-
-LOSSES: dict[Loss, LossParts] = {
-    "cosent": LossParts(kind="similarity", settings=("temperature",), compares_rows=True, whole_steps=True),
-    "cosine": LossParts(kind="similarity"),
-    "contrastive": LossParts(kind="matching", settings=("temperature", "negatives"), compares_rows=True),
-    "triplet": LossParts(kind="matching", settings=("margin", "negatives"), needs_negatives=True),
-    "softmax": LossParts(kind="relations"),
-}
-KIND_OF_LOSS: dict[str, str] = {loss: parts.kind for loss, parts in LOSSES.items()}
-"""similarity.loss -> kind of task."""
 ROWS_OF_KIND = {
     "similarity": "pairs of texts with a score",
     "matching": "texts, each with another text that matches it",
     "relations": "pairs of texts with a class",
 }
 """Kind of task -> its rows in words."""
-LOSSES_WITH: dict[str, tuple[str, ...]] = {
-    name: tuple(loss for loss, parts in LOSSES.items() if name in parts.settings)
-    for name in ("temperature", "margin", "negatives")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorLoss:
+    """A loss of text vectors: the rows and settings that it reads, and how it treats the rows of a step."""
+
+    kind: str
+    """Kind of task, which says what a row has (`ROWS_OF_KIND`)."""
+    settings: tuple[str, ...] = ()
+    """Settings of `Similarity` that have an effect on it."""
+    needs_negatives: bool = False
+    """Whether rows without negative texts have no loss."""
+    compares_rows: bool = False
+    """Whether a row's loss is its comparison with the step's other rows, so that a split step needs two passes."""
+    is_of_whole_step: bool = False
+    """Whether a step has one loss for all pairs of rows, so that it cannot be split."""
+
+
+LOSSES: dict[str, VectorLoss] = {
+    "cosent": VectorLoss(kind="similarity", settings=("temperature",), is_of_whole_step=True),
+    "cosine": VectorLoss(kind="similarity"),
+    "contrastive": VectorLoss(kind="matching", settings=("temperature", "negatives"), compares_rows=True),
+    "triplet": VectorLoss(kind="matching", settings=("margin", "negatives"), needs_negatives=True),
+    "softmax": VectorLoss(kind="relations"),
+}
+KIND_OF_LOSS = {name: loss.kind for name, loss in LOSSES.items()}
+"""similarity.loss -> kind of task."""
+LOSSES_WITH = {
+    setting: tuple(name for name, loss in LOSSES.items() if setting in loss.settings)
+    for setting in ("temperature", "margin", "negatives")
 }
 """Setting of `Similarity` -> losses on which it has an effect."""
 MOST_DISTANT = 2
@@ -103,18 +103,13 @@ class Similarity:
             f"have length 1 and distances of at most {MOST_DISTANT}: set similarity.margin 0.5",
         )
 
-    @property
-    def parts(self) -> LossParts:
-        """Traits of the loss."""
-        return LOSSES[self.loss]
-
     def require_columns(self, kind: str, label: tuple[str, ...], negative: tuple[str, ...]) -> None:
         """Raise ConfigError for columns of a file of this kind (the setting `kind`) that the loss does not read."""
-        matching = kind == "similarity" and self.parts.kind == "matching"
+        matching = kind == "similarity" and KIND_OF_LOSS[self.loss] == "matching"
         require(
             matching or not negative,
-            f"negative ({', '.join(negative)}) is for --kind similarity with similarity.loss contrastive and triplet: "
-            "leave negative out",
+            f"negative ({', '.join(negative)}) is for --kind similarity with similarity.loss "
+            f"{' and '.join(LOSSES_WITH['negatives'])}: leave negative out",
         )
         require(
             not matching or not label,

@@ -5,8 +5,9 @@ from typing import Any
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.jobs import COMMON as OF_PRETRAINING
-from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
+from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import Location
+from pipeline.config.needs import MASKED_HEAD
 
 COMMON = ("text", "blimp", "seeds", *(name for name in OF_PRETRAINING if name not in ("corpus", "init", "name")))
 """Settings that --help shows first."""
@@ -43,7 +44,7 @@ class Speedrun(Pretrain):
                 "it learns from --text alone, and each run is named after its settings; leave it out",
             )
         require(
-            type(self.objective) not in VECTOR_OBJECTIVES,
+            MASKED_HEAD in self.objective.offers,
             f"objective ({type(self.objective).__name__}) trains no head for masked tokens, which BLiMP's scores need: "
             "leave it out",
         )

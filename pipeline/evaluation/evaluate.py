@@ -10,9 +10,7 @@ import torch.distributed as dist
 from pipeline.batch import Batch
 from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.evaluation.gather import gather_slots
-from pipeline.objectives.contrastive import ContrastiveTexts
-from pipeline.objectives.distilled_vectors import VectorStudent
-from pipeline.objectives.table import FillsBlanks, Pretraining
+from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import Sums
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
@@ -44,7 +42,7 @@ def evaluate(
     """
     was_training = module.training
     module.eval()
-    if isinstance(module, ContrastiveTexts):
+    if module.two_passes:
         sums = _compare_all(module, batches, world, device, autocast)
     else:
         sums = _sum_scores(module, batches, world, device, autocast)
@@ -53,7 +51,7 @@ def evaluate(
 
 
 def _sum_scores(
-    module: FillsBlanks | VectorStudent,
+    module: Pretraining,
     batches: Sequence[Batch],
     world: int,
     device: torch.device,
@@ -74,7 +72,7 @@ def _sum_scores(
 
 
 def _compare_all(
-    module: ContrastiveTexts, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
+    module: Pretraining, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
 ) -> Sums:
     """Return the sums of the scores of the rows of all ranks; each row is compared with all others."""
     with torch.inference_mode(), autocast:
@@ -83,7 +81,7 @@ def _compare_all(
     return module.scores(_of_all_ranks(texts, none, world), _all_keys(module, batches, world).to(device))
 
 
-def _all_keys(module: ContrastiveTexts, batches: Sequence[Batch], world: int) -> torch.Tensor:
+def _all_keys(module: Pretraining, batches: Sequence[Batch], world: int) -> torch.Tensor:
     """Return the keys of the rows of all ranks, as in Batch.keys, on the CPU."""
     keys = {number: batch.keys for number, batch in enumerate(batches) if batch.keys is not None}
     return _of_all_ranks(keys, torch.zeros(0, 3 + module.negatives, dtype=torch.int64), world)
@@ -111,7 +109,7 @@ def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray,
 
     `counts` (V,) are the entries' occurrences in training text.
     """
-    if isinstance(module, ContrastiveTexts):
+    if module.two_passes:
         return module.baselines(_all_keys(module, batches, world))
     return module.baselines(_over_ranks(module.baseline_sums(batches, counts), world))
 

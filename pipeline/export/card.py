@@ -7,7 +7,6 @@ from typing import Any
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
-from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.errors import DataError, listed
@@ -26,9 +25,8 @@ from pipeline.export.markdown import (
 from pipeline.export.trained import Trained
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
-from pipeline.objectives.contrastive import PAIRS_IN_WORDS, ContrastiveTexts
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
-from pipeline.objectives.table import DESCRIPTIONS, described
+from pipeline.objectives.table import DESCRIPTIONS, OBJECTIVES, described
 from pipeline.saved.checkpoints import WEIGHTS
 from pipeline.saved.pooling import exported_length, trained_length
 from pipeline.saved.run import settings_of
@@ -176,7 +174,7 @@ def _initial_model(lineage: Lineage) -> str:
 
 def _pipeline(trained: Trained) -> str:
     """Return the hub's name of the task that the model does."""
-    return "sentence-similarity" if isinstance(trained.module, ContrastiveTexts) else "fill-mask"
+    return trained.module.hub_task
 
 
 def _results(summary: dict[str, Any] | None, step: int, pipeline: str) -> list[dict[str, Any]]:
@@ -213,13 +211,11 @@ def _started_from(lineage: Lineage, settings: Pretrain) -> str:
     identity, objective = lineage.recorded["identity"], settings.objective
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in identity else "random weights"
-    if not isinstance(objective, Distilled | DistilledVectors):
+    if not objective.teacher_gives:
         return started
     teacher = public_model_location(str((lineage.summary or {}).get("teacher") or "")) or "another model"
     started = (
-        "layers of its teacher"
-        if isinstance(objective, Distilled) and objective.start == "teacher" and "init.fingerprint" not in identity
-        else started
+        "layers of its teacher" if objective.starts_from_teacher and "init.fingerprint" not in identity else started
     )
     return f"{started} (the teacher is {teacher})"
 
@@ -236,23 +232,8 @@ def _texts(lineage: Lineage) -> str:
 def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return the model's limitations as a Markdown list."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
-    uses = [
-        "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
-        "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
-    ]
-    if isinstance(settings.objective, Contrastive):
-        pairs = PAIRS_IN_WORDS[type(settings.sampling.pairs)]
-        uses = [
-            "The model computes vectors. It neither fills blanks nor generates text.",
-            f"Texts were paired automatically ({pairs}). No person judged how similar they are.",
-        ]
-    if isinstance(settings.objective, DistilledVectors):
-        uses = [
-            "The model computes vectors. It neither fills blanks nor generates text.",
-            "It learnt to imitate its teacher's vectors, so it has the teacher's weaknesses too.",
-        ]
     lines = [
-        *uses,
+        *OBJECTIVES[type(settings.objective)].uses(settings.sampling),
         f"It was trained on {tokens:,} tokens, the published BERTs on up to {PUBLISHED_TOKENS:,} "
         "(Devlin et al. 2019, A.2).",
         "It can repeat errors and prejudices of its training text, which was not examined for them.",

@@ -19,10 +19,6 @@ from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
-from pipeline.objectives.contrastive import ContrastiveTexts
-from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import ReplacedTokens
-from pipeline.objectives.table import Pretraining
 from pipeline.saved.model import open_saved
 from pipeline.saved.pooling import DENSE, exported_length, pooling_of, prompts_of
 from pipeline.saved.run import settings_of
@@ -145,7 +141,7 @@ def _usage(trained: Trained) -> str:
     if not masked:
         return USE.replace("FILL", "")
     subfolder = f', model_kwargs={{"subfolder": "{masked[0]}"}}' if masked[0] else ""
-    if _hidden_alone(trained.module):  # transformers has no enhanced mask decoder
+    if trained.module.publishes_hidden_states:  # transformers has no enhanced mask decoder
         return USE.replace("FILL", FILL_LINE)
     both = (FILLING + USE).replace("Do so with", "Do both with")
     return both.replace("SUBFOLDER", subfolder).replace("FILL", FILL_LINE)
@@ -180,8 +176,8 @@ def check(folder: Path, trained: Trained) -> str:
         )
     if not published:
         return "not checked against transformers, which has no such architecture: only bertstream loads this model"
-    compared = "hidden states" if _hidden_alone(trained.module) else "logits"
-    if isinstance(trained.module, ReplacedTokens) and not _has_replaced_class(trained.module):
+    compared = "hidden states" if trained.module.publishes_hidden_states else "logits"
+    if not trained.module.has_published_head:
         compared = "the model's hidden states and its generator's logits"
     attention = trained.model.attention
     if isinstance(attention, BlockSparseAttention):
@@ -201,30 +197,9 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
     differences = []
     with torch.inference_mode():
         for batch in probes(trained.model, trained.vocabulary_size):
-            their_logits, our_logits = theirs(batch), _comparable_outputs(trained.module, batch)
+            their_logits, our_logits = theirs(batch), trained.module.published_outputs(batch)
             differences += [difference(their_logits[head], logits) for head, logits in our_logits.items()]
     return torch.tensor(differences).max().item()
-
-
-def _hidden_alone(module: Pretraining) -> bool:
-    """Return whether transformers has none of the module's heads, so that only hidden states can be compared."""
-    enhanced = isinstance(module, MaskedTokens) and module.enhanced_decoder is not None
-    return enhanced or isinstance(module, ContrastiveTexts)
-
-
-def _has_replaced_class(module: ReplacedTokens) -> bool:
-    """Return whether transformers has a class with the family's head for replaced tokens."""
-    classes = family_of(module.encoder.settings).architectures
-    return classes["replaced"] != classes["encoder"]
-
-
-def _comparable_outputs(module: Pretraining, batch: Batch) -> dict[str, Tensor]:
-    """Return the outputs that transformers has too: hidden states take the place of a head that it does not have."""
-    if _hidden_alone(module):
-        return {"hidden": module.encoder(batch)}
-    if isinstance(module, ReplacedTokens) and not _has_replaced_class(module):
-        return {"masked": module.predict_masked(batch), "hidden": module.encoder(batch)}
-    return module.outputs(batch)
 
 
 def published_logits(folder: Path, trained: Trained) -> Logits:
@@ -239,7 +214,7 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     module = trained.module
-    if _hidden_alone(module):
+    if module.publishes_hidden_states:
         encoder = AutoModel.from_pretrained(folder).eval()
 
         def hidden(batch: Batch) -> dict[str, Tensor]:
@@ -250,7 +225,7 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     folders = {model.use: folder / model.folder for model in module.models()}
     pair_logits = family_of(trained.model).pair_logits
     masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()
-    headless = isinstance(module, ReplacedTokens) and not _has_replaced_class(module)
+    headless = not module.has_published_head
     more_heads = pair_logits or "replaced" in folders
     whole = (AutoModel if headless else AutoModelForPreTraining).from_pretrained(folder).eval() if more_heads else None
 

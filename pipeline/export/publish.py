@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.command_line.options import flag_of
 from pipeline.config.export import Export
-from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
+from pipeline.config.jobs import Pretrain
 from pipeline.config.model import FAMILY_PARTS, Model
 from pipeline.config.model_parts import BlockSparseAttention
-from pipeline.config.objective import Masked
+from pipeline.config.needs import ENHANCED_DECODER, MASKED_HEAD
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -34,7 +35,7 @@ def require_kinds(kinds: Sequence[str], settings: Pretrain) -> None:
     _require_blanks(kinds, settings)
     _require_architecture(kinds, settings.model)
     wrong = [kind for kind in kinds if kind != "huggingface"]
-    if wrong and isinstance(settings.objective, Masked) and settings.objective.decoder == "enhanced":
+    if wrong and ENHANCED_DECODER in settings.objective.needs:
         raise ConfigError(
             f"kinds ({listed(wrong)}) need a masked-token head that transformers has, and it has no enhanced mask "
             "decoder (objective.decoder): choose huggingface"
@@ -44,7 +45,8 @@ def require_kinds(kinds: Sequence[str], settings: Pretrain) -> None:
 def _require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
     """Raise ConfigError if a kind of export needs a masked-token head and the run trained none."""
     wrong = [kind for kind in kinds if kind != "huggingface"]
-    if wrong and (name := VECTOR_OBJECTIVES.get(type(settings.objective))):
+    if wrong and MASKED_HEAD not in settings.objective.offers:
+        name = flag_of(type(settings.objective))
         raise ConfigError(
             f"kinds ({listed(wrong)}) need a masked-token head, which a run with objective {name} does not have: "
             "choose huggingface"

@@ -38,7 +38,7 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
     saved = open_saved(folder, verify=False)
     module, rows = load_module(saved)
-    if fills_blanks and isinstance(module, ContrastiveTexts):
+    if fills_blanks and not module.fills_blanks:
         raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
     return Trained(checkpoint=folder, model=saved.settings, vocabulary_size=rows, module=module)
 

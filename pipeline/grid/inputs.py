@@ -10,7 +10,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
-from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
+from pipeline.config.similarity import KIND_OF_LOSS, LOSSES, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError, listed
 from pipeline.files import storage
 from pipeline.fine_tuned.tuned import ADAPTERS, TunedModel
@@ -276,12 +276,12 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
 def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
     """Raise ConfigError if the loss needs negative texts, which the task does not have."""
     loss, rows = config.similarity.loss, config.recipe.rows_per_step
-    if config.similarity.parts.needs_negatives:
+    if LOSSES[loss].needs_negatives:
         raise ConfigError(
             f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
             "--negative, or set similarity.loss contrastive"
         )
-    if rows == 1 and config.similarity.parts.compares_rows:
+    if rows == 1 and LOSSES[loss].compares_rows:
         raise ConfigError(
             f"recipe.rows_per_step ({rows}) must be at least 2, because similarity.loss ({loss}) compares the texts of "
             f"a step, and {name} has no negative texts"
@@ -296,9 +296,9 @@ def _require_dimensions(config: Finetune, width: int) -> None:
 
 
 def _require_whole_steps(config: Finetune) -> None:
-    """Raise ConfigError if a step is split, but the loss compares all pairs of a step at once, as cosent does."""
+    """Raise ConfigError if a step is split, but the loss compares all pairs of a step at once."""
     recipe, loss = config.recipe, config.similarity.loss
-    if config.similarity.parts.whole_steps and config.splits_steps:
+    if LOSSES[loss].is_of_whole_step and config.splits_steps:
         workers = config.trials.workers
         setting = f"trials.workers ({workers})" if workers > 1 else f"recipe.rows_per_slot ({recipe.rows_per_slot})"
         raise ConfigError(

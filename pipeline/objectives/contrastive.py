@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
+from pipeline.objectives.pretraining import Pretraining
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import LossCurve, Sums
 from pipeline.saved.pooling import ATTENTION
@@ -43,19 +44,13 @@ DESCRIPTIONS = {
     HELDOUT_LOSS: ("loss", "contrastive loss on held-out pairs, nats per text"),
 }
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
-PAIRS_IN_WORDS: dict[type, str] = {
-    TwoCrops: "two crops of one document",
-    AdjacentParagraphs: "adjacent paragraphs",
-    TitleParagraph: "a title and a paragraph of its document",
-    GivenPairs: "given pairs of texts",
-}
 POOLER = "attention."
 """Prefix of the attention pooling's parameters in the module."""
 BLOCK_ROWS = 1_024
 """Rows whose similarities to all rows are computed at a time: 32 MB in float32 for a step of 8,192 rows."""
 
 
-class ContrastiveTexts(nn.Module):
+class ContrastiveTexts(Pretraining):
     """Encoder that maps a text to a vector: the text's last hidden states, pooled and scaled to length 1.
 
     The loss of a step needs the vectors of all rows of the step, so `forward` returns vectors, not loss terms.
@@ -63,10 +58,10 @@ class ContrastiveTexts(nn.Module):
 
     terms = (CONTRASTIVE,)
     two_passes = True
-    """Whether the loss compares the rows of all slots of a step, so that a step needs two passes over its slots."""
-    weights: Mapping[str, float] = {}
+    fills_blanks = False
     selecting = HELDOUT_LOSS
-    """Held-out metric that selects the best checkpoint."""
+    hub_task = "sentence-similarity"
+    publishes_hidden_states = True
 
     def __init__(
         self,
@@ -268,9 +263,17 @@ def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]
 
 def described(objective: Contrastive, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
-    pairs = PAIRS_IN_WORDS[type(sampling.pairs)]
+    pairs = sampling.pairs.in_words
     pooling = {"mean": "mean", "cls": "[CLS]", "attention": "attention"}[objective.pooling]
     return f"contrastive learning on {pairs} ({pooling} pooling, temperature {objective.temperature:g})"
+
+
+def uses(sampling: Sampling) -> tuple[str, ...]:
+    """Return sentences about uses of the model, for a model card."""
+    return (
+        "The model computes vectors. It neither fills blanks nor generates text.",
+        f"Texts were paired automatically ({sampling.pairs.in_words}). No person judged how similar they are.",
+    )
 
 
 def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:

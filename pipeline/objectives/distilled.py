@@ -62,6 +62,12 @@ class DistilledTokens(MaskedTokens):
         """Set the teacher, which must be on the device of the student and have the same vocabulary."""
         self._teacher = (teacher.eval().requires_grad_(False),)
 
+    def start_from_teacher(self) -> str:
+        """Take the weights that `taken_from_teacher` selects, and return one line about them."""
+        taken = taken_from_teacher(self, self.teacher)
+        self.load_state_dict(self.state_dict() | taken)
+        return start_text(self, self.teacher, taken)
+
     @property
     def teacher(self) -> MaskedTokens:
         assert len(self._teacher) == 1, "a student needs a teacher: call learn_from first"

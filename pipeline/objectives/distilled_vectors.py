@@ -5,7 +5,7 @@ Shapes: N texts, T tokens in total, W width of the student, D dimension of the t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from pipeline.config.objective import DistilledVectors
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import TokenCounts, encoder_flops
 from pipeline.model.pooling import pool
+from pipeline.objectives.pretraining import Pretraining
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.pooling import DENSE
@@ -46,20 +47,7 @@ Embed = Callable[[Sequence[str]], Tensor]
 """Function from N texts to a teacher's vectors of them, float32 (N, D), on the student's device."""
 
 
-class VectorTeacher(Protocol):
-    """A teacher as the driver describes it; every worker loads it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of everything that determines the teacher's vectors."""
-        ...
-
-    def load(self, device: torch.device) -> Embed:
-        """Load the teacher on a device."""
-        ...
-
-
-class VectorStudent(nn.Module):
+class VectorStudent(Pretraining):
     """Encoder that maps a text to a vector. Training and evaluation need a teacher, which `learn_from` sets.
 
     If the teacher's vectors have another width, a linear layer maps the pooled states to this width. The loss of a text
@@ -68,10 +56,10 @@ class VectorStudent(nn.Module):
     """
 
     terms = (VECTORS,)
-    score_names = (VECTORS,)
-    weights: Mapping[str, float] = {}
+    fills_blanks = False
     selecting = HELDOUT_LOSS
-    """Held-out metric that selects the best checkpoint."""
+    hub_task = "sentence-similarity"
+    publishes_hidden_states = True
 
     def __init__(
         self,
@@ -167,6 +155,14 @@ def described(objective: DistilledVectors, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
     pooling = {"mean": "mean", "cls": "[CLS]"}[objective.pooling]
     return f"distillation of a teacher's text vectors ({pooling} pooling, 1 - cosine)"
+
+
+def uses(sampling: Sampling) -> tuple[str, ...]:
+    """Return sentences about uses of the model, for a model card."""
+    return (
+        "The model computes vectors. It neither fills blanks nor generates text.",
+        "It learnt to imitate its teacher's vectors, so it has the teacher's weaknesses too.",
+    )
 
 
 def flops_per_token(objective: DistilledVectors, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
+from pipeline.config.data import NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.objective import Masked
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
-from pipeline.objectives.published import PublishedModel, TextLayer
+from pipeline.objectives.pretraining import Pretraining
+from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import LossCurve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
@@ -32,8 +33,8 @@ ACCURACY = "{}_accuracy"
 ONES = "{}_ones"
 """Name of the score whose sum is the number of pairs with label 1."""
 PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
-PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
-"""Type of sampling.pairs -> loss term of its pair task; None if the examples have no pair label."""
+PAIR_TERMS: dict[type, str] = {NextSentence: NSP, SentenceOrder: SOP}
+"""Type of sampling.pairs -> loss term of its pair task, if the examples have a pair label."""
 CURVES = (
     LossCurve(
         term=MLM,
@@ -65,17 +66,14 @@ DESCRIPTIONS = {
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 
 
-class MaskedTokens(nn.Module):
+class MaskedTokens(Pretraining):
     """Encoder with a head for masked tokens, and optionally a head for pairs.
 
     Training minimises the sum of both heads' mean losses (Devlin et al. 2019, section 3.1). The pair head learns the
     pair task that the batch has labels for: next sentence, or sentence order (Lan et al. 2020, section 3.1).
     """
 
-    weights: Mapping[str, float] = {}
-    """Loss term -> weight; a term without an entry has weight 1."""
     selecting = HELDOUT_LOSS
-    """Held-out metric that selects the best checkpoint."""
 
     def __init__(
         self,
@@ -105,10 +103,6 @@ class MaskedTokens(nn.Module):
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the one model that is published."""
         return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
-
-    def text_layers(self) -> tuple[TextLayer, ...]:
-        """Return the published layers between the encoder and a text's vector: none."""
-        return ()
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and labelled pairs of each pair task."""
@@ -230,9 +224,9 @@ class MaskedTokens(nn.Module):
         return self.encoder(batch) if decoder is None else decoder(self.encoder, batch)
 
     @property
-    def words(self) -> Tensor:
-        """Word embeddings (V, embedded width)."""
-        return self.encoder.embeddings.words.weight
+    def publishes_hidden_states(self) -> bool:
+        """Whether transformers has no such head: it has no enhanced mask decoder."""
+        return self.enhanced_decoder is not None
 
     def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
         """Return float32 logits (M, V) from hidden states (T, width)."""
@@ -286,21 +280,29 @@ def build(
     objective: Masked, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> MaskedTokens:
     """Return the module; it has a pair head if sampling.pairs has a pair task."""
-    pairs, enhanced = PAIR_TERMS[type(sampling.pairs)] is not None, objective.decoder == "enhanced"
+    pairs, enhanced = type(sampling.pairs) in PAIR_TERMS, objective.decoder == "enhanced"
     return MaskedTokens(model, vocabulary_size, generator, pairs=pairs, enhanced=enhanced)
 
 
 def trained_parts(objective: Masked, sampling: Sampling) -> tuple[str, ...]:
     """Return the parameter-name prefixes of the heads that the objective trains; a pair head includes the pooler."""
-    pairs = PAIR_TERMS[type(sampling.pairs)] is not None
+    pairs = type(sampling.pairs) in PAIR_TERMS
     decoder = ("enhanced_decoder.",) * (objective.decoder == "enhanced")
     return ("masked_token_head.", *decoder, *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
 
 
 def described(objective: Masked, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
-    term = PAIR_TERMS[type(sampling.pairs)]
+    term = PAIR_TERMS.get(type(sampling.pairs))
     return "masked-language modelling" + (f" and {PAIR_NAMES[term]}" if term else "")
+
+
+def uses(sampling: Sampling) -> tuple[str, ...]:
+    """Return sentences about uses of a model that fills blanks, for a model card."""
+    return (
+        "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
+        "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
+    )
 
 
 def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:

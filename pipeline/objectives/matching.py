@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.similarity import Similarity
+from pipeline.config.similarity import LOSSES, Similarity
 from pipeline.objectives.contrastive import compared, losses_and_gradients
 from pipeline.objectives.terms import TASK, Terms
 from pipeline.objectives.vectors import TextVectors, mean_over_lengths, truncated
@@ -26,7 +26,7 @@ class MatchingTask(TextVectors):
 
     def learn(self, settings: Similarity, *, split: bool = False) -> None:
         """Train with the loss of these settings; `split`: a step has several slots."""
-        self.settings, self.two_passes = settings, split and settings.parts.compares_rows
+        self.settings, self.two_passes = settings, split and LOSSES[settings.loss].compares_rows
 
     def forward(self, batch: Batch) -> Terms | Tensor:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
@@ -39,14 +39,15 @@ class MatchingTask(TextVectors):
         texts, keys, settings = self.logits(batch), batch.keys, self.settings
         with torch.autocast(texts.device.type, enabled=False):
             loss = mean_over_lengths(
-                texts, settings.dimensions, lambda vectors: LOSSES[settings.loss](vectors, keys, settings)
+                texts, settings.dimensions, lambda vectors: COMPUTED[settings.loss](vectors, keys, settings)
             )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}: the negative texts for a loss that needs them, else N."""
         assert batch.keys is not None
-        return {TASK: _has_negatives(batch.keys).sum() if self.settings.parts.needs_negatives else len(batch.keys)}
+        of_negatives = LOSSES[self.settings.loss].needs_negatives
+        return {TASK: _has_negatives(batch.keys).sum() if of_negatives else len(batch.keys)}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
         """Return the contrastive loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts`.
@@ -99,5 +100,5 @@ def triplet(texts: Tensor, keys: Tensor, settings: Similarity) -> Tensor:
     return (F.relu(near - far + settings.margin) * _has_negatives(keys)).sum()
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor, Similarity], Tensor]] = {"contrastive": contrastive, "triplet": triplet}
+COMPUTED: dict[str, Callable[[Tensor, Tensor, Similarity], Tensor]] = {"contrastive": contrastive, "triplet": triplet}
 """similarity.loss -> function of (vectors, keys, settings)."""

@@ -15,14 +15,16 @@ from pipeline.batch import Batch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Replaced
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError
 from pipeline.model.embeddings import AddedEmbedding
 from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.families.table import family_of
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops, replaced_head_flops
 from pipeline.model.heads import MaskedTokenHead, ReplacedTokenHead
 from pipeline.model.sampling import drawn, entries_at
 from pipeline.objectives.masked import MLM, unigram_baselines, unigram_sums
-from pipeline.objectives.published import PublishedModel, TextLayer
+from pipeline.objectives.pretraining import Pretraining
+from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import LossCurve, Sums, Terms
 from pipeline.saved.checkpoints import GENERATOR
 
@@ -60,7 +62,7 @@ class Generator(nn.Module):
         self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
 
 
-class ReplacedTokens(nn.Module):
+class ReplacedTokens(Pretraining):
     """Discriminator and generator (Clark et al. 2020, section 2).
 
     Training minimises the generator's masked-token loss plus the weighted replaced-token loss. The replaced-token loss
@@ -71,7 +73,6 @@ class ReplacedTokens(nn.Module):
     terms = (MLM, REPLACED)
     score_names = SCORES
     selecting = f"heldout/{REPLACED}_loss"
-    """Held-out metric that selects the best checkpoint."""
 
     def __init__(
         self,
@@ -137,10 +138,6 @@ class ReplacedTokens(nn.Module):
             ),
             PublishedModel(folder=GENERATOR, settings=settings, use="masked", prefix=GENERATOR_PART),
         )
-
-    def text_layers(self) -> tuple[TextLayer, ...]:
-        """Return the published layers between the encoder and a text's vector: none."""
-        return ()
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and all tokens."""
@@ -224,6 +221,18 @@ class ReplacedTokens(nn.Module):
         return self.replaced_token_head(self.encoder(batch), batch.offsets)
 
     @property
+    def has_published_head(self) -> bool:
+        """Whether transformers has a class with the family's head for replaced tokens."""
+        classes = family_of(self.encoder.settings).architectures
+        return classes["replaced"] != classes["encoder"]
+
+    def published_outputs(self, batch: Any) -> dict[str, Tensor]:
+        """Return the outputs that transformers has too: hidden states in place of a head that it does not have."""
+        if self.has_published_head:
+            return self.outputs(batch)
+        return {"masked": self.predict_masked(batch), "hidden": self.encoder(batch)}
+
+    @property
     def words(self) -> Tensor:
         """Word embeddings (V, embedded width) of the generator."""
         return self.generator.encoder.embeddings.words.weight
@@ -253,23 +262,6 @@ def build(
 def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
     """Return the name prefixes of the trained parameters outside the encoder."""
     return ("replaced_token_head.", GENERATOR_PART)
-
-
-def require_generator(objective: Replaced, model: Model, generator: Model, location: str) -> None:
-    """Raise ConfigError if the objective's generator would have other sizes than `generator`.
-
-    `model` and `generator` are the settings of the published models at `location`.
-    """
-    wanted = objective.generator_of(model)
-    for name in ("layers", "width", "heads", "feed_forward"):
-        mine, theirs = getattr(wanted, name), getattr(generator, name)
-        setting, of = ("generator_depth", "layers") if name == "layers" else ("generator_share", "width")
-        if mine != theirs:
-            raise ConfigError(
-                f"objective.{setting} ({getattr(objective, setting)}) gives a generator with {name} {mine}, but the "
-                f"generator of init {location} has {theirs}: "
-                f"set objective.{setting} {getattr(generator, of) / getattr(model, of):.4g}"
-            )
 
 
 def described(objective: Replaced, sampling: Sampling) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.similarity import Similarity
+from pipeline.config.similarity import LOSSES, Similarity
 from pipeline.objectives.terms import TASK, Terms
 from pipeline.objectives.vectors import TextVectors, mean_over_lengths
 
@@ -33,13 +33,13 @@ class SimilarityTask(TextVectors):
             loss = mean_over_lengths(
                 vectors,
                 settings.dimensions,
-                lambda vectors: LOSSES[settings.loss](cosines(vectors), scores_N, settings),
+                lambda vectors: COMPUTED[settings.loss](cosines(vectors), scores_N, settings),
             )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: divisor of the summed loss}: 1 if the loss is one value per batch, as CoSENT is, else N."""
-        return {TASK: 1 if self.settings.parts.whole_steps else batch.sequences // 2}
+        """Return {TASK: divisor of the summed loss}: 1 for a loss that is one value per batch, else N."""
+        return {TASK: 1 if LOSSES[self.settings.loss].is_of_whole_step else batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
         """Return the cosine of each pair by whole vectors and by vectors of each length, float32 (N, L)."""
@@ -66,5 +66,5 @@ def squared_error(cosines_N: Tensor, scores_N: Tensor, settings: Similarity) -> 
     return F.mse_loss(cosines_N, scores_N, reduction="sum")
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor, Similarity], Tensor]] = {"cosent": cosent, "cosine": squared_error}
+COMPUTED: dict[str, Callable[[Tensor, Tensor, Similarity], Tensor]] = {"cosent": cosent, "cosine": squared_error}
 """similarity.loss -> function of (cosines, scores from 0 to 1, settings)."""

@@ -12,6 +12,7 @@ from pipeline.batch import Batch
 from pipeline.command_line.columns import aligned
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.needs import GENERATOR
 from pipeline.config.predict import Score
 from pipeline.config.training import Evaluation
 from pipeline.corpus.prepared import load_corpus
@@ -22,7 +23,8 @@ from pipeline.export.trained import load_trained
 from pipeline.files import storage
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import TunedModel
-from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
+from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS
+from pipeline.objectives.pretraining import Pretraining
 from pipeline.reporting import Report
 from pipeline.saved import run
 from pipeline.saved.checkpoints import TASK, find_checkpoint
@@ -42,7 +44,7 @@ class _Pretrained:
     """A pretraining run: its newest model, its settings, its corpus, and the number of held-out rows it evaluated."""
 
     folder: str
-    module: MaskedTokens
+    module: Pretraining
     model: Model
     vocabulary: Vocabulary
     settings: Pretrain
@@ -107,7 +109,8 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
         raise CheckpointError(f"heldout {folder} is a model without a head for masked tokens, not a pretraining run")
     recorded = recorded_run(folder)
     trained = load_trained(find_checkpoint(folder, None, report), fills_blanks=True)
-    if not isinstance(trained.module, MaskedTokens):
+    settings = run.settings_of(recorded)
+    if GENERATOR in settings.objective.needs:
         raise CheckpointError(
             f"heldout {folder} predicts masked tokens with its generator, and fine-tuning trains its discriminator: "
             "give a run of objective:masked"
@@ -118,7 +121,7 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
         module=trained.module,
         model=trained.model,
         vocabulary=vocabulary_of_run(folder),
-        settings=run.settings_of(recorded),
+        settings=settings,
         corpus_folder=recorded["corpus"],
         corpus_fingerprint=recorded["identity"]["corpus.fingerprint"],
         rows=summary.get(run.EVALUATED_ROWS, Evaluation().rows),

@@ -3,7 +3,6 @@
 from typing import Literal
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive, DistilledVectors
 
 Pooling = Literal["mean", "cls", "attention"]
 """Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
@@ -17,7 +16,7 @@ DENSE = "2_Dense"
 
 def pooling_of(settings: Pretrain) -> Pooling:
     """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""
-    return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
+    return settings.objective.pooling
 
 
 def prompts_of(settings: Pretrain) -> dict[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.similarity import KIND_OF_LOSS
+from pipeline.config.similarity import KIND_OF_LOSS, LOSSES
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tables.content import bare_name
@@ -200,7 +200,7 @@ def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     """Return a task of matching texts, its items from tables, and what was left out."""
     columns = MatchColumns(first=config.text, second=str(config.pair), negatives=config.negative)
     loss = config.similarity.loss
-    if config.similarity.parts.needs_negatives:
+    if LOSSES[loss].needs_negatives:
         require_negatives(train, columns, loss)
     items, lost = {}, {}
     for split, location in (("train", train), ("dev", dev)):

@@ -1,7 +1,5 @@
 """Build the module that a pretraining run trains, with its teacher, on a device."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
@@ -9,13 +7,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
-from pipeline.objectives.distilled import DistilledTokens
-from pipeline.objectives.distilled_vectors import VectorStudent, VectorTeacher
-from pipeline.objectives.replaced import ReplacedTokens
+from pipeline.objectives.pretraining import Teacher
 from pipeline.objectives.table import Pretraining, build_objective
-
-if TYPE_CHECKING:  # needed for teachers only
-    from pipeline.train.initial import Initial
 
 HOPPER = 9
 """Major compute capability of Hopper GPUs."""
@@ -26,8 +19,7 @@ def build_module(
     vocabulary_size: int,
     device: torch.device,
     precision: str,
-    teacher: "Initial | None" = None,
-    vector_teacher: VectorTeacher | None = None,
+    teacher: Teacher | None = None,
 ) -> Pretraining:
     """Return the module of a run with random weights, drawn from its seed, and with its teacher.
 
@@ -44,15 +36,9 @@ def build_module(
         )
     torch.manual_seed(config.seed)
     module = build_objective(config.objective, config.sampling, config.model, vocabulary_size).to(device)
-    if isinstance(module, DistilledTokens):
-        # Imported here because reading a teacher needs more packages than training without one.
-        from pipeline.train.teacher import load_teacher
-
+    if config.objective.teacher_gives:
         assert teacher is not None
-        module.learn_from(load_teacher(teacher, device))
-    if isinstance(module, VectorStudent):
-        assert vector_teacher is not None
-        module.learn_from(vector_teacher.load(device))
+        module.learn_from(teacher.load(device))
     for encoder in encoders_in(module):
         if precision == "float8":
             to_float8(encoder.layers)
@@ -65,7 +51,7 @@ def build_module(
 @torch.no_grad()
 def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
     """Set a model's word embeddings to `words` (V, width); where a row of `words` is zero, keep the model's row."""
-    table = module.words if isinstance(module, ReplacedTokens) else module.encoder.embeddings.words.weight
+    table = module.words
     words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
+from pipeline.config.jobs import Pretrain, eager_reason
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 
@@ -44,7 +44,7 @@ def compiles(
         saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, done)
         reason = None if compiler else "no C++ compiler"
         reason = reason or ("placement.recompute is on and the device is a CPU" if _redraws(config, device) else None)
-        reason = reason or EAGER.get(type(config.objective)) or EAGER_ATTENTION.get(type(config.model.attention))
+        reason = reason or eager_reason(config)
         reason = reason or ("the run is too short to save time" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"

@@ -11,8 +11,8 @@ import torch
 
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.errors import ConfigError
+from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
@@ -59,7 +59,7 @@ def few_steps(config: Pretrain, length: int) -> FewSteps:
     cannot be measured here: if its model is too large for the free memory, or if it learns from a teacher.
     """
     phase, device = config.all_phases[0], device_of(config.placement)
-    if isinstance(config.objective, Distilled | DistilledVectors):
+    if config.objective.teacher_gives:
         raise ConfigError("its teacher, which a plan does not load, computes too")
     free = free_memory(device)
     most_rows = _fitting_rows(config, phase.sampling, length, free, device)
@@ -96,8 +96,7 @@ def _fitting_rows(config: Pretrain, sampling: Sampling, length: int, free: int, 
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
         state = STATE_BYTES * sum(parameter.numel() for parameter in module.parameters())
-    encoders = 1 + isinstance(config.objective, Replaced)
-    layers = encoders * model.layers * (68 * model.width + 20 * model.heads * length)
+    layers = len(encoders_in(module)) * model.layers * (68 * model.width + 20 * model.heads * length)
     token = layers + 12 * (sampling.masking.share if sampling.masks else 0) * config.vocabulary.most_entries
     row = sampling.sequences * length * token
     if state + row > MOST_MEMORY * free:

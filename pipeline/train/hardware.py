@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive
+from pipeline.config.needs import SEVERAL_ROWS
 from pipeline.config.phases import Phase
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
@@ -138,7 +138,7 @@ def out_of_memory_as_config_error(
         names = phase.names
         lower = [
             f"{names.rows_per_slot} ({phase.batch.slot_rows})",
-            *[f"{names.rows_per_step} ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
+            *[f"{names.rows_per_step} ({phase.batch.rows_per_step})"] * (SEVERAL_ROWS in config.objective.needs),
             f"{names.maximum_length} ({phase.sampling.maximum_length})",
         ]
         instead = " and placement.graphs off" * (config.placement.graphs == "on")

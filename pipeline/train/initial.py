@@ -21,7 +21,8 @@ from torch import Tensor
 from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LearnedPositions
-from pipeline.config.objective import Distilled, Objective
+from pipeline.config.needs import TEACHERS_VOCABULARY
+from pipeline.config.objective import Objective
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
@@ -263,7 +264,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
 def pads_vocabulary(objective: Objective) -> bool:
     """Return whether a run keeps the padding rows of its initial model: not if a teacher has the same vocabulary."""
-    return not isinstance(objective, Distilled)
+    return TEACHERS_VOCABULARY not in objective.needs
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:

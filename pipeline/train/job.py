@@ -7,7 +7,7 @@ from ray.actor import ActorHandle
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.stream import StreamSettings
 from pipeline.evaluation.blimp import Blimp
-from pipeline.objectives.distilled_vectors import VectorTeacher
+from pipeline.objectives.pretraining import Teacher
 from pipeline.train.initial import Initial
 
 
@@ -23,10 +23,8 @@ class Job:
     """Published model that the run starts from; None: random weights."""
     words: str | None
     """Folder of initial word embeddings; None if they are random or the run continues from a checkpoint."""
-    teacher: Initial | None = None
-    """The teacher of a distillation; None for objectives without a teacher."""
-    vector_teacher: VectorTeacher | None = None
-    """The teacher of text vectors; None for other objectives."""
+    teacher: Teacher | None = None
+    """The model that the objective learns from; None for objectives without a teacher."""
     blimp: Blimp | None
     """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle

@@ -12,15 +12,13 @@ import torch
 
 from pipeline.command_line.columns import aligned
 from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
-from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
-from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
+from pipeline.config.jobs import Pretrain, eager_reason
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.errors import ConfigError, listed
 from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
-from pipeline.objectives.contrastive import vectors_text
-from pipeline.objectives.table import build_objective, flops_per_token
+from pipeline.objectives.table import OBJECTIVES, build_objective, flops_per_token
 from pipeline.optim.schedule import decay_start
 from pipeline.reporting import estimate
 from pipeline.train.slot_size import LAUNCH_SECONDS, slot_advice, slot_operators
@@ -140,27 +138,24 @@ def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
     Recorded steps send gradients after the last slot. Compiled code that recomputes layers completes all gradients only
-    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one. The
-    code of objectives in EAGER is never compiled.
+    at the end of the backward pass, so it sends no gradients during the pass. Other layers are compiled one by one.
     """
-    model, contrastive = config.model, isinstance(config.objective, Contrastive)
+    model, forward_passes = config.model, OBJECTIVES[type(config.objective)].forward_passes
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
     rows = config.vocabulary.most_entries + model.position_rows + model.segments + norm
-    shared = getattr(config.objective, "embedding_sharing", "all")
-    tables = 2 if shared == "gradient-disentangled" else 1  # the generator's and the discriminator's
+    tables = 1 if config.objective.shares_embeddings else 2  # the generator's and the discriminator's
     return Gradients(
         count=parameters(config),
         last=tables * rows * model.embedded_width,
         overlapped=config.placement.graphs != "on" and (_is_eager(config) or not config.placement.recompute),
         bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
-        backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
+        backward=1 - forward_passes / (BACKWARD - 1 + forward_passes),
     )
 
 
 def _is_eager(config: Pretrain) -> bool:
     """Return whether the run's code cannot be compiled, or is not to be."""
-    parts = (type(config.objective) in EAGER, type(config.model.attention) in EAGER_ATTENTION)
-    return any(parts) or config.placement.compile == "off"
+    return eager_reason(config) is not None or config.placement.compile == "off"
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
@@ -336,8 +331,7 @@ def plan_text(
     count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
     checkpoints = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
-    contrastive = isinstance(config.objective, Contrastive)
-    passes = "two forward passes and a backward, without similarities" if contrastive else "forward and backward"
+    handlers, sampling = OBJECTIVES[type(config.objective)], config.sampling
     most_rows = max(load.phase.batch.rows_per_step for load in work)
     gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
     advice = slot_advice(config)
@@ -348,13 +342,16 @@ def plan_text(
         ("steps", "; ".join(_phase_text(load.phase, config) for load in work)),
         (
             "tokens",
-            f"about {_count_text(tokens)} in {rows:,} rows{' of two texts' * config.sampling.two_texts}; "
-            f"{_fill_text(config.sampling)}",
+            f"about {_count_text(tokens)} in {rows:,} rows{' of two texts' * sampling.two_texts}; "
+            f"{_fill_text(sampling)}",
         ),
-        ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
-        *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
-        *[("teacher", "its operations and its memory are not counted")]
-        * isinstance(config.objective, Distilled | DistilledVectors),
+        ("operations", f"{flops:.2e} floating-point operations in matrix products, {handlers.passes}"),
+        *[
+            ("vectors", memory(most_rows, config.model.width, sampling.negatives))
+            for memory in (handlers.step_memory,)
+            if memory is not None
+        ],
+        *[("teacher", "its operations and its memory are not counted")] * bool(config.objective.teacher_gives),
         *here,
         *[("launches", _launches_text(config))] * on_gpus,
         *[("gradients", _gradients_text(gradients, world, config.placement.graphs))] * (world > 1),

@@ -4,9 +4,9 @@ import torch
 
 from pipeline.config.jobs import Pretrain, recording_problem
 from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, LocalAttention
+from pipeline.config.needs import ENHANCED_DECODER, PAIR_HEAD
 from pipeline.config.phases import Phase
 from pipeline.model.encoder import encoders_in
-from pipeline.objectives.masked import PAIR_TERMS
 from pipeline.objectives.table import build_objective
 
 BUSY_TOKENS = 32_768
@@ -34,11 +34,11 @@ def slot_operators(config: Pretrain) -> int:
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, model, config.vocabulary.most_entries)
     applied = sum(len(encoder.applied_layers) for encoder in encoders_in(module))
-    applied += getattr(config.objective, "decoder", "plain") == "enhanced"  # it applies the last layer again
+    applied += ENHANCED_DECODER in config.objective.needs  # it applies the last layer again
     each = ATTENTION_OPERATORS.get(
         type(model.attention), SHARED_LAYER_OPERATORS if model.shares_layers else LAYER_OPERATORS
     )
-    paired = PAIR_TERMS.get(type(config.sampling.pairs)) is not None
+    paired = PAIR_HEAD in config.sampling.pairs.needs
     return each * applied + ENCODER_OPERATORS * len(encoders_in(module)) + PAIR_OPERATORS * paired
 
 

@@ -10,7 +10,7 @@ from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
-from pipeline.objectives.distilled_vectors import VectorTeacher
+from pipeline.objectives.pretraining import Teacher
 from pipeline.reporting import Report
 from pipeline.saved import checkpoints, run
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -44,7 +44,7 @@ def read_start(
     config: Pretrain,
     stream: StreamSettings,
     initial: Initial | None,
-    teacher: Initial | VectorTeacher | None = None,
+    teacher: Teacher | None = None,
 ) -> Start:
     """Read the run's folder, and save the vocabulary in it.
 

@@ -21,8 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
 from pipeline.evaluation.gather import gather_slots
-from pipeline.objectives.contrastive import ContrastiveTexts
-from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.optim.build import set_rates
 from pipeline.optim.loss_scale import LossScale, loss_scale_of
@@ -126,7 +124,7 @@ def backward(
         return _backward_of_graphs(compute.graphs, slots, counts, compute, step=step, scale=scale)
     module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
-    if isinstance(module, ContrastiveTexts | MatchingTask) and module.two_passes:
+    if getattr(module, "two_passes", False):  # many modules of fine-tuning do not say
         first = _first_pass(module, objective, slots, counts, compute, step=step)
     sums: dict[str, Tensor] = {}
     for slot, batch in slots:
@@ -203,7 +201,7 @@ class _FirstPass:
 
 
 def _first_pass(
-    module: ContrastiveTexts | MatchingTask,
+    module: Any,
     objective: nn.Module,
     slots: Sequence[Slot],
     counts: Counts,

@@ -12,11 +12,8 @@ from pipeline.errors import as_called, listed
 from pipeline.evaluation.minimal_pairs.figures import blimp_rows
 from pipeline.files import storage
 from pipeline.files.locations import without_login
-from pipeline.objectives.contrastive import contrastive_rows
-from pipeline.objectives.distilled import distilled_rows
-from pipeline.objectives.distilled_vectors import vector_rows
-from pipeline.objectives.masked import masked_rows, pair_rows
-from pipeline.objectives.replaced import REPLACED_LOSS, replaced_rows
+from pipeline.objectives.replaced import REPLACED_LOSS
+from pipeline.objectives.table import OBJECTIVES
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, duration
 from pipeline.tracking.pages import TRAINING_VIEW
@@ -87,7 +84,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if after:
         other = _other_length(summary)
-        rows += masked_rows(summary, other) + contrastive_rows(summary, other) + vector_rows(summary, other)
+        rows += [row for handlers in OBJECTIVES.values() for row in handlers.figures(summary, other)]
         if {BITS, NATS} <= before.keys() & after.keys():
             rows.append(
                 (
@@ -96,7 +93,8 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
-        rows += pair_rows(summary) + replaced_rows(summary) + distilled_rows(summary) + _language_rows(summary)
+        rows += [row for handlers in OBJECTIVES.values() for row in handlers.further_figures(summary)]
+        rows += _language_rows(summary)
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     rows += blimp_rows(summary)

@@ -1,18 +1,17 @@
 """The teacher of a distillation: read and check it once, load it in every worker, and start the student from it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Distilled, chosen_layers
+from pipeline.config.objective import chosen_layers
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import pretrained_parts, published_names
-from pipeline.objectives.distilled import DistilledTokens, start_text, taken_from_teacher
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import GENERATOR
@@ -22,17 +21,33 @@ from pipeline.train.initial import Initial, load_initial, read_initial
 SETTING, HEAD = "objective.teacher", "masked_token_head."
 
 
-def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings, completed from the teacher, and the teacher.
+@dataclass(frozen=True, kw_only=True)
+class WordTeacher:
+    """A pretrained model as teacher, with its masked-token head."""
 
-    For an objective without a teacher, return the settings unchanged, and None as the teacher. Otherwise, set
-    objective.cosine_weight. If neither init nor vocabulary.path is set, also set vocabulary.path. `initial` is the
+    initial: Initial
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the published config and weight files."""
+        return self.initial.fingerprint
+
+    def load(self, device: torch.device) -> MaskedTokens:
+        """Return the teacher on a device, in evaluation mode and without gradients."""
+        size, random = self.initial.vocabulary.size, torch.Generator().manual_seed(0)
+        module = MaskedTokens(self.initial.model, size, random, pairs=False)
+        load_initial(self.initial, module)
+        return module.to(device).eval().requires_grad_(False)
+
+
+def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> tuple[Pretrain, WordTeacher]:
+    """Return the settings, completed from the teacher of masked words, and the teacher.
+
+    Set objective.cosine_weight. If neither init nor vocabulary.path is set, also set vocabulary.path. `initial` is the
     model at config.init. Raises ConfigError if the teacher does not fit the run, and CheckpointError if the teacher
     cannot be used.
     """
     objective = config.objective
-    if not isinstance(objective, Distilled):
-        return config, None
     if not objective.teacher:
         raise ConfigError(
             f"{SETTING} is not set: give the model to learn from, such as a run's export or "
@@ -41,7 +56,7 @@ def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> t
     teacher = _read_teacher(objective.teacher, config.vocabulary, config.output, report)
     _require_positions(config, objective.teacher, teacher)
     objective = objective.for_widths(config.model.width, teacher.model.width)
-    if objective.start == "teacher" and initial is None:
+    if objective.starts_from_teacher and initial is None:
         chosen_layers(config.model.layers, teacher.model.layers)  # raises ConfigError for too few layers
     own = initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     if own is None:
@@ -52,7 +67,7 @@ def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> t
             f"{config.vocabulary.path or config.init} has a {_about(own)}: teacher and student need the same "
             "vocabulary; leave vocabulary.path and init out to use the teacher's"
         )
-    return replace(config, objective=objective), teacher
+    return replace(config, objective=objective), WordTeacher(initial=teacher)
 
 
 def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, report: Report) -> Initial:
@@ -102,17 +117,3 @@ def _about(vocabulary: Vocabulary) -> str:
     """Describe a vocabulary for messages."""
     case = "uncased" if vocabulary.lowercase else "cased"
     return f"vocabulary of {vocabulary.size:,} entries ({vocabulary.kind}, {case}, {vocabulary.fingerprint[:8]})"
-
-
-def load_teacher(teacher: Initial, device: torch.device) -> MaskedTokens:
-    """Return a teacher on a device, in evaluation mode and without gradients."""
-    module = MaskedTokens(teacher.model, teacher.vocabulary.size, torch.Generator().manual_seed(0), pairs=False)
-    load_initial(teacher, module)
-    return module.to(device).eval().requires_grad_(False)
-
-
-def start_from_teacher(student: DistilledTokens, report: Report) -> None:
-    """Load into a student the weights that `taken_from_teacher` selects, and report these weights."""
-    taken = taken_from_teacher(student, student.teacher)
-    student.load_state_dict(student.state_dict() | taken)
-    report(start_text(student, student.teacher, taken))

@@ -15,7 +15,6 @@ import torch
 from ray.train.torch import get_device
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Distilled
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
@@ -26,7 +25,6 @@ from pipeline.files import storage
 from pipeline.files.shared_output import unshared_output
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
-from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import Report, no_op
@@ -52,7 +50,6 @@ from pipeline.train.hardware import (
 from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
 from pipeline.train.loop import train_phases
-from pipeline.train.teacher import start_from_teacher
 from pipeline.train.work import Work
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
@@ -97,7 +94,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     if line := slower_precision(config.placement, device):
         say(line)
     size = len(stream.vocabulary.tokens)
-    module = build_module(config, size, device, precision, job.teacher, job.vector_teacher)
+    module = build_module(config, size, device, precision, job.teacher)
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoints.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer) if folder else State()
@@ -236,9 +233,8 @@ def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedT
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
-        if isinstance(job.config.objective, Distilled) and job.config.objective.start == "teacher":
-            assert isinstance(module, DistilledTokens)
-            start_from_teacher(module, work.say)
+        if job.config.objective.starts_from_teacher:
+            work.say(module.start_from_teacher())
         return State(heldout_before=measure_words(job, work, module, tokenizer, 0))
     config, size = job.config, job.initial.vocabulary.size
     published = build_objective(config.objective, config.sampling, config.model, size)

@@ -11,8 +11,7 @@ from pipeline.evaluation.heldout import heldout_batches, heldout_languages, held
 from pipeline.evaluation.heldout_words import word_metrics
 from pipeline.evaluation.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.evaluation.token_frequency import as_records, heldout_loss_by_frequency
-from pipeline.objectives.contrastive import ContrastiveTexts
-from pipeline.objectives.table import FillsBlanks, Pretraining
+from pipeline.objectives.table import Pretraining
 from pipeline.saved import checkpoints
 from pipeline.saved.run import EVALUATED_ROWS
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -30,7 +29,7 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
 
     Empty if the module does not predict words.
     """
-    if not isinstance(module, FillsBlanks):
+    if not module.fills_blanks:
         return {}
     held = heldout_words_of(job.config, job.stream.corpus, tokenizer, work.rank, work.world)
     metrics = word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
@@ -44,11 +43,11 @@ def measure_languages(
     """Log the held-out metrics of each language, and return {language: held-out loss}.
 
     Each language with enough text is evaluated on about evaluation.rows rows. The result is empty if all held-out text
-    is in one language. The result is also empty for contrastive learning, whose loss depends on the compared rows: the
+    is in one language. The result is also empty for a loss that compares the rows of a step: the
     losses of two languages would not be comparable. Every rank must call this function.
     """
     config, corpus = job.config, job.stream.corpus
-    languages = [] if isinstance(module, ContrastiveTexts) else heldout_languages(corpus, config.evaluation.rows)
+    languages = [] if module.two_passes else heldout_languages(corpus, config.evaluation.rows)
     losses = {}
     for language in languages if len(languages) > 1 else []:
         batches = heldout_batches(
@@ -91,7 +90,7 @@ def summarise(
     baseline_values = heldout_baselines(stream, work, module, tokenizer)
     by_frequency = measure_by_frequency(stream, work, module, tokenizer)
     blanks = None
-    if work.rank == 0 and isinstance(module, FillsBlanks):
+    if work.rank == 0 and module.fills_blanks:
         blanks = fill_in_the_blanks(
             module,
             stream.corpus,
@@ -133,7 +132,7 @@ def measure_by_frequency(
 
     Empty if the corpus has no held-out rows, or the module does not predict words. Every rank must call this function.
     """
-    if not stream.corpus.heldout or not isinstance(module, FillsBlanks):
+    if not stream.corpus.heldout or not module.fills_blanks:
         return []
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
     measured = heldout_loss_by_frequency(

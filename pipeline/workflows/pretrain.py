@@ -1,10 +1,10 @@
 """Pretrain a model: sources -> corpus -> vocabulary -> training -> export -> summary."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 import torch
@@ -12,7 +12,7 @@ from ray.actor import ActorHandle
 
 from pipeline.config.jobs import (
     Pretrain,
-    require_compilable_attention,
+    require_offered,
     require_positions,
     require_recordable,
     require_rotated_positions,
@@ -20,7 +20,6 @@ from pipeline.config.jobs import (
     with_words_rate,
 )
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.evaluation.blimp import prepare_pairs, read_pairs
@@ -30,7 +29,7 @@ from pipeline.export.huggingface import export
 from pipeline.files import storage
 from pipeline.files.locks import locked
 from pipeline.files.shared_output import unshared_output
-from pipeline.objectives.replaced import require_generator
+from pipeline.objectives.pretraining import Teacher
 from pipeline.objectives.table import trained_parts
 from pipeline.on_ray import cluster
 from pipeline.reporting import Report, Waiting, beating
@@ -52,9 +51,6 @@ from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_star
 from pipeline.train.summary import progress_reporter
 from pipeline.train.teacher import with_teacher
 
-if TYPE_CHECKING:
-    from pipeline.embed.teacher import TextTeacher
-
 CPU = torch.device("cpu")
 
 
@@ -73,7 +69,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = _for_text(config, stream, report)
     with _driving(config) as tracker:
-        start = read_start(config, stream, models.initial, models.teacher or models.vector_teacher)
+        start = read_start(config, stream, models.initial, models.teacher)
         if start.summary is not None:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return start.summary
@@ -86,7 +82,6 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             initial=models.initial,
             words=words,
             teacher=models.teacher,
-            vector_teacher=models.vector_teacher,
             blimp=prepare_pairs(
                 paradigms,
                 partial(unigram_counts, stream.corpus, CachedTokenizer(stream.vocabulary), stream.vocabulary.size),
@@ -160,7 +155,7 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
     if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
         raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is missing on the driver's machine")
     entries = {"export": storage.join(start.folder, "export"), "init": config.init}
-    if isinstance(config.objective, Distilled | DistilledVectors):
+    if config.objective.teacher_gives:
         entries["teacher"] = config.objective.teacher
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
     lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)
@@ -180,22 +175,31 @@ class _Models:
     """Published models that a run uses; None for a model that the settings do not name."""
 
     initial: Initial | None
-    teacher: Initial | None
-    """Teacher of masked words."""
-    vector_teacher: "TextTeacher | None"
+    teacher: Teacher | None
 
 
 def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, _Models]:
     """Return the settings, completed from the models that they name, and these models."""
     config, initial = _with_initial_model(config, report)
     config = with_prompts(config, report)
-    config, teacher = with_teacher(config, initial, report)
-    vector_teacher = None
-    if isinstance(config.objective, DistilledVectors):
-        from pipeline.embed.teacher import with_vector_teacher  # loads what computes vectors: other runs do not need it
+    teacher = None
+    if given := config.objective.teacher_gives:
+        config, teacher = TEACHERS[given](config, initial, report)
+    return config, _Models(initial=initial, teacher=teacher)
 
-        config, vector_teacher = with_vector_teacher(config, report)
-    return config, _Models(initial=initial, teacher=teacher, vector_teacher=vector_teacher)
+
+def _with_vector_teacher(config: Pretrain, initial: Initial | None, report: Report) -> tuple[Pretrain, Teacher]:
+    """Return the settings, completed from the teacher of text vectors, and the teacher."""
+    from pipeline.embed.teacher import with_vector_teacher  # loads what computes vectors: other runs do not need it
+
+    return with_vector_teacher(config, report)
+
+
+TEACHERS: dict[str, Callable[[Pretrain, Initial | None, Report], tuple[Pretrain, Teacher]]] = {
+    "masked words": with_teacher,
+    "text vectors": _with_vector_teacher,
+}
+"""AnyObjective.teacher_gives -> the function that reads the teacher."""
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
@@ -208,25 +212,24 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     if not config.init:
         return config, None
     used = trained_parts(config.objective, config.sampling)
-    shares = getattr(config.objective, "embedding_sharing", "all") == "all"
     initial = read_initial(
         config.init,
         config.vocabulary,
         config.output,
         report,
         used=used,
-        shares_embeddings=shares,
+        shares_embeddings=config.objective.shares_embeddings,
         keeps_padding=pads_vocabulary(config.objective),
     )
     config = replace(config, model=agreed_model(config.model, initial, config.init))
     if copied := longer.description(initial.model, config.model):
         report(copied)
-    if isinstance(config.objective, Replaced) and initial.generator is not None:
-        require_generator(config.objective, config.model, initial.generator, str(config.init))
+    if initial.generator is not None:
+        config.objective.require_generator(config.model, initial.generator, str(config.init))
+    require_offered(config)
     require_trained_parts(config)
     require_positions(config)
     require_rotated_positions(config)
-    require_compilable_attention(config)
     require_recordable(config)
     return config, initial
 

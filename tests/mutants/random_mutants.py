@@ -114,7 +114,7 @@ AREAS = (
             for name in ("terms", "masked", "replaced", "distilled", "contrastive", "sequences", "tokens")
         ),
         without=(
-            *("described", "flops_per_token", "trained_parts", "require_generator", "start_text", "vectors_text"),
+            *("described", "flops_per_token", "trained_parts", "start_text", "vectors_text"),
             *("masked_rows", "pair_rows", "replaced_rows", "distilled_rows", "contrastive_rows"),
         ),
         tests=(

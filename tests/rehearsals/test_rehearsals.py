@@ -13,8 +13,8 @@ REHEARSALS = (
     Rehearsal(name="kind", adds="a kind of task", touches=11),  # the aim is 8
     Rehearsal(name="loss", adds="a loss of text vectors", touches=2),
     Rehearsal(name="family", adds="an architecture", touches=6),
-    Rehearsal(name="objective", adds="an objective of pretraining", touches=5),
-    Rehearsal(name="pairing", adds="a pairing", touches=4),
+    Rehearsal(name="objective", adds="an objective of pretraining", touches=4),
+    Rehearsal(name="pairing", adds="a pairing", touches=3),
     Rehearsal(name="masking", adds="a masking", touches=3),
     Rehearsal(name="ablation", adds="an ablation", touches=1),
     Rehearsal(name="part", adds="a part of the encoder", touches=3),

@@ -52,7 +52,7 @@ LATE = {
         *("embed.loaded -> fine_tuned.model", "embed.loaded -> fine_tuned.tuned"),
     ),
     "models and teachers are loaded only by runs that have one": (
-        *("bench.train -> train.teacher", "train.building -> train.teacher", "workflows.pretrain -> embed.teacher"),
+        *("bench.train -> train.teacher", "workflows.pretrain -> embed.teacher"),
         "saved.model -> saved.recipe",
     ),
     "scipy is loaded only for word embeddings from counts": (

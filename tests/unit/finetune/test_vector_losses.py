@@ -19,6 +19,7 @@ from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
+from pipeline.objectives import matching, similarity
 from pipeline.predict.model_score import score_model
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.tensors import read_tensors
@@ -50,7 +51,13 @@ def inputs_of(tiny_run: Path, glue: Path, loss: str, **settings) -> GridInputs:
 
 def test_every_loss_has_a_kind_with_its_parts() -> None:
     assert set(KIND_OF_LOSS) == set(get_args(Loss))
-    assert {loss for losses in LOSSES_WITH.values() for loss in losses} <= set(KIND_OF_LOSS)
+    assert LOSSES_WITH == {
+        "temperature": ("cosent", "contrastive"), "margin": ("triplet",), "negatives": ("contrastive", "triplet")
+    }  # fmt: skip
+    computed = {"similarity": similarity.COMPUTED, "matching": matching.COMPUTED}
+    assert {kind: set(losses) for kind, losses in computed.items()} == {
+        kind: {loss for loss, of in KIND_OF_LOSS.items() if of == kind} for kind in computed
+    }
     assert set(KIND_OF_LOSS.values()) == set(ROWS_OF_KIND) == set(VECTOR_KINDS) <= set(KINDS)
 
 

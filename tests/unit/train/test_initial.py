@@ -24,7 +24,6 @@ from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
-from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import Pretraining, build_objective, trained_parts
 from pipeline.optim.build import build_optimizer
 from pipeline.saved.weights import padding_rows
@@ -130,9 +129,9 @@ def test_a_generator_beside_the_model_is_taken_with_it(training, with_generator:
     assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
     settings = training.module(with_generator).generator.encoder.settings
     assert initial.generator is not None and initial.generator.width == settings.width == 8
-    require_generator(with_generator.objective, with_generator.model, initial.generator, "MODEL")
+    with_generator.objective.require_generator(with_generator.model, initial.generator, "MODEL")
     with pytest.raises(ConfigError) as refused:
-        require_generator(Replaced(generator_share=0.5), with_generator.model, initial.generator, "MODEL")
+        Replaced(generator_share=0.5).require_generator(with_generator.model, initial.generator, "MODEL")
     assert str(refused.value) == (
         "objective.generator_share (0.5) gives a generator with width 16, but the generator of init MODEL has 8: "
         "set objective.generator_share 0.25"

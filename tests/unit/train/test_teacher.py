@@ -14,7 +14,6 @@ from pipeline.config.objective import Distilled, Masked, Replaced
 from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.optim.build import build_optimizer
 from pipeline.saved.naming import default_name, identifying_settings
@@ -24,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import State, save
 from pipeline.train.run_identity import identity
-from pipeline.train.teacher import load_teacher, start_from_teacher, with_teacher
+from pipeline.train.teacher import with_teacher
 from tests.conftest import Training
 
 CPU = torch.device("cpu")
@@ -67,11 +66,10 @@ def test_settings_are_completed_from_the_teacher(
 ) -> None:
     lines: list[str] = []
     found, read = with_teacher(config, None, lines.append)
-    assert read is not None and read.vocabulary == tiny_vocabulary and read.model == unpaired.model
+    assert read.initial.vocabulary == tiny_vocabulary and read.initial.model == unpaired.model
     assert found.vocabulary.path == teacher and found.objective == Distilled(teacher=teacher, cosine_weight=1.0)
     assert lines == [f"objective.teacher: weights of {teacher}, {tiny_vocabulary.size} word embeddings"]
-    assert with_teacher(unpaired, None, print) == (unpaired, None)
-    loaded = load_teacher(read, CPU)
+    loaded = read.load(CPU)
     assert not loaded.training and not any(parameter.requires_grad for parameter in loaded.parameters())
 
 
@@ -113,7 +111,7 @@ def test_a_teacher_without_a_head_is_refused(
     )
     generator = replace(config, objective=Distilled(teacher=f"{electra}/generator"))
     found, read = with_teacher(generator, None, print)
-    assert read is not None and read.model.family == "electra" and found.objective.cosine_weight == 0.0
+    assert read.initial.model.family == "electra" and found.objective.cosine_weight == 0.0
 
 
 @pytest.mark.parametrize(
@@ -174,9 +172,8 @@ class Taught(Training):
     def module(self, config: Pretrain) -> Pretraining:
         _, teacher = with_teacher(config, None, lambda line: None)
         module = super().module(config)
-        assert isinstance(module, DistilledTokens) and teacher is not None
-        module.learn_from(load_teacher(teacher, CPU))
-        start_from_teacher(module, lambda line: None)
+        module.learn_from(teacher.load(CPU))
+        module.start_from_teacher()
         return module
 
 
