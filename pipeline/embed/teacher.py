@@ -17,6 +17,7 @@ from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import Embed
 from pipeline.reporting import Report
 from pipeline.saved.recipe import stated_recipe
+from pipeline.tasks.kinds import KINDS
 
 SETTING, PROMPT = "objective.teacher", "objective.teacher_prompt"
 """Settings of a run that name the teacher, and the prompt of its texts."""
@@ -101,8 +102,8 @@ def _load(location: str, prompt: str | None) -> VectorModel:
         model = load_encoder(location, "cpu")
     except (CheckpointError, ConfigError) as error:
         raise type(error)(f"{SETTING} {error}") from error
-    similar = model.tuned is not None and model.tuned.about.task.kind == "similarity"
-    if not similar and stated_recipe(model.location) is None:
+    trained = model.tuned is not None and KINDS[model.tuned.about.task.kind].makes_vectors
+    if not trained and stated_recipe(model.location) is None:
         raise CheckpointError(
             f"{SETTING} {location} has no modules.json, so it does not say how a text becomes a vector: give an "
             "embedding model in the format of sentence-transformers"

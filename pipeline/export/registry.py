@@ -27,6 +27,7 @@ from pipeline.export.trained import Trained
 from pipeline.files import storage
 from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.model import open_tuned
+from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.tracking.runs import has_run, is_missing, open_client, silence_mlflow
@@ -128,13 +129,10 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 
 def _task_signature(task: Task) -> ModelSignature:
     """Return a task's input and output columns for MLflow; the column `second` of text pairs is optional."""
-    sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
-    inputs = {
-        "tags": [ColSpec("string", "text")],
-        "spans": [ColSpec("string", "question"), ColSpec("string", "context")],
-    }.get(task.kind, sequences)
+    form = PUBLISHED[task.kind].answers
+    required = [ColSpec("string", name) for name in form.columns]
     return ModelSignature(
-        inputs=Schema(inputs),
+        inputs=Schema([*required, *(ColSpec("string", name, required=False) for name in form.optional)]),
         outputs=Schema(
             [ColSpec(_mlflow_type(field.type), field.name, required=False) for field in answer_schema(task)]
         ),

@@ -7,6 +7,8 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.similarity import KIND_OF_LOSS
+from pipeline.export import cards
+from pipeline.export.cards import CARDS, SAME_ANSWER, CardFacts, CardWords
 from pipeline.export.markdown import (
     CARD,
     DEVELOPMENT,
@@ -23,21 +25,9 @@ from pipeline.export.sentence_files import sentence_files
 from pipeline.fine_tuned.tuned import About, has_vectors
 from pipeline.model.families.table import family_of
 from pipeline.model.family import Family
-from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import Task
 
-PIPELINES = {
-    "classification": "text-classification",
-    "multilabel": "text-classification",
-    "regression": "text-classification",
-    "ranking": "text-classification",
-    "similarity": "sentence-similarity",
-    "tags": "token-classification",
-    "spans": "question-answering",
-    "choices": "multiple-choice",
-}
-"""Kind of task -> name of the transformers pipeline. The hub uses the same name for the task."""
 GLUE, ENGLISH = "nyu-mll/glue", ("en",)
 DATASETS: dict[str, tuple[str, str]] = {
     **{name: (GLUE, name) for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")},
@@ -46,17 +36,6 @@ DATASETS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("conll2003", "conll2003-pos", "conll2003-chunks"), ("eriktks/conll2003", "conll2003")),
 }
 """Known task -> name and configuration of its data set on the hub. All data sets are in English."""
-WHAT = {
-    "classification": "tells which of {labels} a text is",
-    "multilabel": "tells which of {labels} apply to a text (any number of them)",
-    "regression": "predicts a number for a text",
-    "ranking": "scores how well a text fits a query, to rank texts",
-    "similarity": "makes vectors of texts whose cosines tell how similar two texts are",
-    "tags": "tags each word of a text with one of {labels}",
-    "spans": "finds the answer to a question in a text",
-    "choices": "chooses one of several texts to continue a text",
-}
-"""Kind of task -> what its models do."""
 MOST_LABELS = 8
 """Maximum number of labels named in the card's first sentence."""
 METRICS = {
@@ -67,24 +46,6 @@ METRICS = {
     "matthews": "matthews_correlation",
 }
 """Name of a metric in this project -> name on the hub. All other metrics have the same name on the hub."""
-ASKED = {
-    "classification": '["A text."]',
-    "multilabel": '["A text."]',
-    "regression": '["A text."]',
-    "ranking": '[("A query.", "A text.")]',
-    "similarity": '[("A text.", "Another.")]',
-    "tags": '["A text of some words"]',
-    "spans": '[("What is asked?", "The text that holds the answer.")]',
-    "choices": '[{"text": "A text.", "choices": ["A choice.", "Another."]}]',
-}
-"""Kind of task -> example input for pipeline.api, except for tasks of text pairs."""
-PIPELINE = "from transformers import pipeline"
-SENTENCES = "from sentence_transformers import SentenceTransformer"
-CALLED = {
-    "text-classification": 'answer("A text.")',
-    "token-classification": 'answer("A text of some words")',
-}
-"""Pipeline of transformers -> example call, except for tasks of text pairs."""
 
 
 def tuned_files(
@@ -117,23 +78,24 @@ def _tuned_card(
     task, lineage, family = about.task, about.lineage, family_of(model)
     name = str(lineage.get("trial") or task.name)
     encoder = public_model_location(str(lineage.get("checkpoint") or "")) or "an encoder whose origin is not recorded"
-    parts = [
-        f"# {name}",
-        f"{family.article.capitalize()} {family.title} encoder with {model.layers} layers of width {model.width} that "
-        f"{_purpose(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
-        f"{_reading(about.cutting)}.",
-        "## Use",
-        _use(about, family, plain, repository),
-        "## Limitations",
-        "\n".join(f"- {line}" for line in _limits(about, model)),
-        "## Figures",
-        figures(lineage, _trained_kind(about)),
-        "## Training",
-        table(("training", "value"), _training(about, encoder)),
-        "## License",
-        license_text(license),
-    ]
-    return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+    text = cards.TEMPLATE.format(
+        name=name,
+        article=family.article.capitalize(),
+        family=family.title,
+        layers=model.layers,
+        width=model.width,
+        purpose=_purpose(task),
+        data=_data_name(task),
+        version=version(),
+        encoder=encoder,
+        reading=_reading(about.cutting),
+        use=_use(about, family, plain, repository),
+        limits="\n".join(f"- {line}" for line in _limits(about, model)),
+        figures=figures(lineage, _words_of_training(about).baseline),
+        training=table(("training", "value"), _training(about, encoder)),
+        license=license_text(license),
+    )
+    return header(_metadata(about, model, name, plain, language), license) + "\n" + text
 
 
 def _reading(cutting: Truncation) -> str:
@@ -148,14 +110,15 @@ def _reading(cutting: Truncation) -> str:
     return f"long texts are read in passages of {cutting.maximum_length} tokens, {pooled}"
 
 
-def _trained_kind(about: About) -> str:
-    """Return the kind of the task of the training, which a saved model of kind similarity may not have."""
-    return KIND_OF_LOSS.get(str(about.lineage.get("training", {}).get("similarity.loss")), about.task.kind)
+def _words_of_training(about: About) -> CardWords:
+    """Return the words for the kind of the training, which a saved model of kind similarity may not have."""
+    loss = about.lineage.get("training", {}).get("similarity.loss")
+    return CARDS.get(KIND_OF_LOSS.get(str(loss), ""), CARDS[about.task.kind])
 
 
 def _purpose(task: Task) -> str:
     """Return words for what a model of the task does; they name the first labels."""
-    purpose = WHAT[task.kind].format(labels=_first_names(task.labels, "labels"))
+    purpose = CARDS[task.kind].purpose.format(labels=_first_names(task.labels, "labels"))
     intents = f", and names the intent of the whole text ({_first_names(task.intents, 'intents')})"
     return purpose + (intents if task.intents else "")
 
@@ -191,9 +154,8 @@ def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def _metadata(about: About, model: Model, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     task, known = about.task, DATASETS.get(about.task.name)
-    kind = PIPELINES[task.kind]
-    # A model trained on relations is saved without its head, so it cannot reproduce its scores.
-    scores = {} if _trained_kind(about) == "relations" else about.lineage.get("scores", {})
+    kind = CARDS[task.kind].pipeline
+    scores = about.lineage.get("scores", {}) if _words_of_training(about).reproduces_scores else {}
     return {
         "language": list(language or (ENGLISH if known else ())),
         "library_name": "transformers" if family_of(model).in_transformers else "bertstream",
@@ -236,77 +198,17 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
     There is always an example for pipeline.api. There is an example for transformers if transformers gives the same
     answers, and an example for sentence-transformers if the model makes text vectors.
     """
-    kind, folder = PIPELINES[about.task.kind], repository or "."
-    location = f"hf://{repository}" if repository else "."
-    pair = takes_pairs(about.task)
-    rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
-    call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
-    parts = [] if repository else ["Run this in the model's folder; from elsewhere, give the folder's path."]
-    if not family.in_transformers:
-        parts.append("`transformers` cannot load this model, because it has no such architecture.")
-    elif kind == "sentence-similarity":
-        pass  # the vectors are used below
-    elif kind == "multiple-choice":
-        parts.append(_use_of_choices(family, plain))
-    elif call is None:
-        parts.append(
-            "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
-        )
-    elif about.cutting.pools_passages:
-        parts.append(
-            f"`transformers` cannot pool passages: it would answer by the first {about.cutting.maximum_length} "
-            "tokens alone."
-        )
-    elif plain and (about.pooling in family.poolings or kind == "token-classification"):
-        parts += [_reads_without_chain()] if about.crf else []
-        parts += [
-            "With `transformers`:",
-            _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
-        ]
-    else:
-        reason = "the head reads a mean of all states, not the state of [CLS]" if plain else "the model has adapters"
-        parts.append(f"`transformers` would give other answers: {reason}.")
+    folder, location = (repository, f"hf://{repository}") if repository else (".", ".")
+    facts, words = CardFacts(about=about, family=family, plain=plain, folder=folder), CARDS[about.task.kind]
+    parts = [] if repository else [cards.HERE]
+    parts += words.with_transformers(facts) if family.in_transformers else [cards.NO_ARCHITECTURE]
     if has_vectors(about, plain):
-        parts += [
-            "Compute vectors of length 1 with `sentence-transformers`:",
-            _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
-        ]
-    if has_vectors(about, plain) and about.task.dimensions:
-        lengths, longest = ", ".join(map(str, about.task.dimensions)), about.task.dimensions[-1]
-        parts += [
-            f"The first {lengths} numbers of a vector are a vector too (Matryoshka). To get vectors of length 1 of the "
-            f"first {longest} numbers:",
-            _python(
-                f'model = SentenceTransformer("{folder}", truncate_dim={longest})\n'
-                'print(model.encode(["A text."], normalize_embeddings=True).shape)'
-            ),
-        ]
-    ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
-    return "\n\n".join([*parts, "With `bertstream`:", ours])
-
-
-def _reads_without_chain() -> str:
-    """Return words for what transformers leaves out of a tagger with a CRF."""
-    return (
-        "The model has a conditional random field, whose scores of tags after each other (`crf.*` in "
-        "`model.safetensors`) are read by `bertstream` only. `transformers` loads the scores of single tokens and "
-        "picks the best tag of each token, so its answers differ. For the best tag sequence of a sentence (Viterbi), "
-        "use `bertstream` as below."
-    )
-
-
-def _use_of_choices(family: Family, plain: bool) -> str:
-    """Return how `transformers` loads a model of multiple choice."""
-    if family.without_choices:
-        return f"`transformers` cannot load this model, because it has no {family.title} for multiple choice."
-    if not plain:
-        return "`transformers` would give other answers: the model has adapters."
-    return "`transformers` has no pipeline for multiple choice. `AutoModelForMultipleChoice` loads the model."
-
-
-def _python(code: str) -> str:
-    """Return code as a Markdown block."""
-    return f"```python\n{code}\n```"
+        parts.append(cards.VECTORS.format(folder=folder))
+        if lengths := about.task.dimensions:
+            names = ", ".join(map(str, lengths))
+            parts.append(cards.SHORTER_VECTORS.format(lengths=names, longest=lengths[-1], folder=folder))
+    rows = facts.example(words.rows, '[("A text.", "Another.")]')
+    return "\n\n".join([*parts, cards.BY_BERTSTREAM.format(location=location, rows=rows)])
 
 
 def _limits(about: About, model: Model) -> list[str]:
@@ -320,7 +222,7 @@ def _limits(about: About, model: Model) -> list[str]:
     if cutting.pools_passages:
         most = f"{cutting.maximum_passages} passages of {cutting.maximum_length} tokens"
         lines.append(f"Text after the first {most} is not read.")
-    elif about.task.kind != "spans" and not cutting.passages:
+    elif CARDS[about.task.kind].truncates and not cutting.passages:
         lines.append(f"Text after the first {cutting.maximum_length} tokens may not be read.")
     if about.cutting.continuation == "own":
         lines.append(
@@ -340,17 +242,8 @@ def _limits(about: About, model: Model) -> list[str]:
     return lines
 
 
-BASELINE_OF_KIND = dict.fromkeys(
-    ("similarity", "matching"), "The baseline is the cosine of the two texts' word counts."
-) | {
-    "relations": "The accuracy is that of a head that was used in training and is not part of the model. The baseline "
-    "gives the same answer to every row."
-}
-"""Kind of task -> sentences about the scores and the baseline, for the kinds in VECTOR_KINDS."""
-
-
-def figures(lineage: Mapping[str, Any], kind: str = "") -> str:
-    """Return the card's figures section: the scores of the model, and the scores of a baseline without a model."""
+def figures(lineage: Mapping[str, Any], words: str = SAME_ANSWER) -> str:
+    """Return the card's figures section: the scores of the model, and of a baseline, which `words` describe."""
     scores, baselines, rows = (lineage.get(name, {}) for name in ("scores", "baselines", "rows"))
     if not scores:
         return "None are recorded."
@@ -359,7 +252,7 @@ def figures(lineage: Mapping[str, Any], kind: str = "") -> str:
         for metric, value in values.items():
             baseline = baselines.get(split, {}).get(metric)
             lines.append((f"{split} {metric}", f"{value:.3f}", "–" if baseline is None else f"{baseline:.3f}"))
-    notes = [BASELINE_OF_KIND.get(kind, "The baseline gives the same answer to every row.")]
+    notes = [words]
     if any(split.startswith("dev") for split in scores):
         chosen = "the settings were chosen by it" if lineage.get("chosen") else "no settings were chosen by it"
         notes.insert(0, f"Dev is a {DEVELOPMENT}, not a test set; {chosen}.")

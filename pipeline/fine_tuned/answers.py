@@ -1,44 +1,28 @@
 """Turn a fine-tuned model's output for texts, sentences or questions into readable rows, one per item."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
-from pipeline.fine_tuned.decoding import answers_of, tag_probabilities_of
-from pipeline.fine_tuned.tuned import TunedModel
+from pipeline.fine_tuned.about import TunedModel
+from pipeline.fine_tuned.answer_forms import Columns
+from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.objectives.logits import compute_logits
-from pipeline.tasks import choices, questions, sequences, similarity
-from pipeline.tasks.answers import Answer
-from pipeline.tasks.choice_tables import with_start
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Logits, Prepared
-from pipeline.tasks.schema import CHOICES, CUT, TEXTS
-from pipeline.tasks.squad import Question
-from pipeline.tasks.tagging import Sentence, Utterance
-from pipeline.tasks.task import NUMBERS, Task
-
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "tags": ("text",),
-    "spans": ("question", "context"),
-    "choices": ("text", "choices"),
-}
-"""Kind of task -> required input columns; all other kinds require OF_TEXTS."""
-OF_TEXTS = ("text",)
-"""Required input columns of tasks on texts."""
+from pipeline.tasks.schema import CUT
+from pipeline.tasks.task import Task
 
 
-def required_columns(task: Task) -> tuple[str, ...]:
-    """Return the required input columns.
-
-    Tasks on texts may also have the column `second`. Tags may have `words` instead of `text`.
-    """
-    return COLUMNS.get(task.kind, OF_TEXTS)
+def required_columns(task: Task, given: Collection[str]) -> tuple[str, ...]:
+    """Return the input columns that are required if there are the columns `given`."""
+    form = PUBLISHED[task.kind].answers
+    return form.instead if form.instead and set(form.instead) <= set(given) else form.columns
 
 
-def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
+def items_of(tuned: TunedModel, columns: Columns) -> Any:
     """Convert columns of equal length to items of a model's task, one per row.
 
     Tasks on texts read `text`; tasks on pairs also read `second`. None in `second` means that there is no second text.
@@ -47,56 +31,17 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     choice of a row comes its text in `second`, if there is one. Raises DataError for a missing column.
     """
     task = tuned.about.task
-    if missing := [
-        name
-        for name in required_columns(task)
-        if name not in columns and not (task.kind == "tags" and "words" in columns)
-    ]:
+    if missing := [name for name in required_columns(task, columns) if name not in columns]:
         raise DataError(
             f"column {missing[0]} is required for {task.name} ({task.kind}), but the columns are "
             f"{listed(list(columns))}"
         )
-    if task.kind == "tags":
-        # Encoding needs tags and intents that the task knows. Answers do not depend on them.
-        words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
-        tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
-        return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
-    if task.kind == "spans":
-        pairs = zip(columns["question"], columns["context"], strict=True)
-        return [
-            Question(id=str(index), question=question, context=context, answers=())
-            for index, (question, context) in enumerate(pairs)
-        ]
-    if task.paired and "second" not in columns:
-        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
-    first = columns["text"]
-    ids, nothing = [str(index) for index in range(len(first))], [None] * len(first)
-    second = columns.get("second", nothing)
-    if task.kind == "choices":
-        rows = zip(second, columns["choices"], strict=True)
-        of_rows = [[with_start(start, text) for text in texts] for start, texts in rows]
-        return pa.table([ids, first, nothing, nothing, of_rows], schema=CHOICES)
-    return pa.table([ids, first, second, nothing], schema=TEXTS)
+    return PUBLISHED[task.kind].answers.items(task, columns)
 
 
 def answer_schema(task: Task) -> pa.Schema:
     """Return the schema of the answers to a task's items."""
-    shares = pa.struct([pa.field(label, pa.float64()) for label in task.labels])
-    fields = {
-        "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
-        "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
-        **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
-        "similarity": {"cosine": pa.float64()},
-        "tags": {
-            "words": pa.list_(pa.string()),
-            "tags": pa.list_(pa.string()),
-            "probabilities": pa.list_(pa.float64()),
-            **({"intent": pa.string()} if task.intents else {}),
-        },
-        "choices": {"choice": pa.int64(), "probability": pa.float64(), "probabilities": pa.list_(pa.float64())},
-        "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
-    }
-    return pa.schema(fields[task.kind])
+    return pa.schema(PUBLISHED[task.kind].answers.fields(task))
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
@@ -112,79 +57,7 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
-    rows = ROWS.get(about.task.kind, _sequence_rows)(tuned, prepared, logits)
+    rows = PUBLISHED[about.task.kind].answers.rows(tuned, prepared, logits)
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}
     )
-
-
-def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per text: its label or labels with probabilities, or its value."""
-    task = tuned.about.task
-    outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    predicted = sequences.predicted_labels(task, outputs, tuned.about.thresholds)
-    if task.kind in NUMBERS:
-        return [{"score": float(value)} for value in predicted]
-    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
-    if task.kind == "multilabel":
-        chosen = [[label for label, predicts in zip(task.labels, row) if predicts] for row in predicted]
-        return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
-    names = [task.labels[number] for number in predicted]
-    return [
-        {"label": name, "probability": of_labels[name], "probabilities": of_labels}
-        for name, of_labels in zip(names, shares)
-    ]
-
-
-def _choice_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per context: the number of the best choice, and the probability of each choice."""
-    about = tuned.about
-    scores = choices.answers(about.task, prepared, logits, about.cutting)
-    shares = [choices.probabilities(row).tolist() for row in scores]
-    return [
-        {"choice": number, "probability": of_choices[number], "probabilities": of_choices}
-        for number, of_choices in zip(choices.chosen(scores).tolist(), shares)
-    ]
-
-
-def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per pair of texts: the cosine of their vectors."""
-    about = tuned.about
-    return [{"cosine": float(row[0])} for row in similarity.answers(about.task, prepared, logits, about.cutting)]
-
-
-def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per sentence: its words, their tags, the tags' probabilities, and its intent if there are intents.
-
-    The probability is None for words without tokens.
-    """
-    task = tuned.about.task
-    predicted = answers_of(tuned.module, task, prepared, logits, tuned.about.cutting)
-    shares = tag_probabilities_of(tuned.module, task, prepared, logits, predicted)
-    return [
-        {"words": list(sentence.words), "tags": list(tagged.tags), "probabilities": of_tags}
-        | ({"intent": tagged.intent} if tagged.intent is not None else {})
-        for sentence, tagged, of_tags in zip(prepared.items, predicted, shares, strict=True)
-    ]
-
-
-def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per question: its answer, as in `span_row`."""
-    about = tuned.about
-    spans = questions.answers(about.task, prepared, logits, about.cutting)
-    texts = questions.texts_of(about.task, spans, about.thresholds)
-    return [span_row(spans[question.id], texts[question.id]) for question in prepared.items]
-
-
-def span_row(answer: Answer, text: str) -> dict[str, Any]:
-    """Return the row of an answer: its text, offsets and probability.
-
-    Offsets are None if the text is empty; the probability is None if none of the n-best spans has the text.
-    """
-    span = next((span for span in answer.spans if span.text == text), None)
-    offsets = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
-    return {"answer": text, **offsets, "probability": span.probability if span else None}
-
-
-ROWS = {"similarity": _cosine_rows, "tags": _tag_rows, "spans": _span_rows, "choices": _choice_rows}
-"""Kind of task -> function that makes one row per item; the other kinds have `_sequence_rows`."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.cutting import Truncation
-from pipeline.objectives.tasks import TaskObjective
-from pipeline.objectives.tokens import TagTask
+from pipeline.model.chain import LinearChain
+from pipeline.objectives.tasks import TASK_MODULES, TaskObjective
 from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
@@ -15,8 +15,9 @@ from pipeline.tasks.task import Task
 
 def answers_of(module: TaskObjective, task: Task, prepared: Prepared, logits: Logits, cutting: Truncation) -> Any:
     """Return one answer per item, as `answers` of TaskHandlers; with a chain, the best tags of each whole sentence."""
-    if isinstance(module, TagTask) and module.tag_chain is not None:
-        return tags.chain_answers(task, prepared, logits, module.tag_chain.best_paths)
+    chain = _chain_of(module, task)
+    if chain is not None:
+        return tags.chain_answers(task, prepared, logits, chain.best_paths)
     return KINDS[task.kind].answers(task, prepared, logits, cutting)
 
 
@@ -28,5 +29,11 @@ def tag_probabilities_of(
     With a chain, it is the summed probability of all tag sequences that have this tag at this word; else the softmax
     over the tags.
     """
-    chain = module.tag_chain if isinstance(module, TagTask) else None
+    chain = _chain_of(module, task)
     return tags.tag_probabilities(task, prepared, logits, predicted, chain.probabilities if chain else None)
+
+
+def _chain_of(module: TaskObjective, task: Task) -> LinearChain | None:
+    """Return the chain of a module; None if it has none."""
+    find = TASK_MODULES[task.kind].chain
+    return find(module) if find else None

@@ -14,32 +14,24 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
-from pipeline.fine_tuned.record import default_labels
-from pipeline.fine_tuned.tuned import PROBLEMS, About, TunedModel
+from pipeline.fine_tuned.published import PUBLISHED
+from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import require_sizes, shapes_of, take, to_published, uninitialized, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
-from pipeline.saved.task_heads import ANSWERS, is_task_head, task_heads
+from pipeline.saved.task_heads import is_task_head, task_heads
 from pipeline.saved.tensors import errors_with_location
 from pipeline.saved.weights import padding_rows, tensors_named
+from pipeline.tasks.labels import default_labels
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 
-METRICS: dict[Kind, tuple[str, ...]] = {
-    "classification": ("accuracy", "macro_f1"),
-    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
-    "regression": ("pearson", "spearman", "mean_absolute_error"),
-    "tags": ("f1", "precision", "recall", "accuracy"),
-    "spans": ("f1", "exact"),
-    "choices": ("accuracy",),
-}
-"""Metrics that score each kind of task."""
-QUESTION_LENGTH = 384
-"""Maximum tokens of a question with its context, as in transformers' scripts; other tasks use all positions."""
+OF_OTHERS = [kind for kind, published in PUBLISHED.items() if published.metrics]
+"""Kinds of task of models that others publish."""
 LEAST_LENGTH = 8
 """A model_max_length in tokenizer_config.json below this number of tokens is ignored."""
 DIGEST = "digest"
@@ -101,28 +93,26 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
         raise CheckpointError(f"tensor {name} is missing or is not a matrix: {head} needs it")
     outputs = len(tensors[name])
     kind = _kind_of(head, config, outputs, model)
-    labels = _labels_of(config, outputs) if kind not in ("spans", "regression", "choices") else ()
-    if (wanted := {"spans": 2, "regression": 1, "choices": 1}.get(kind, outputs)) != outputs:
+    published = PUBLISHED[kind]
+    labels = _labels_of(config, outputs) if published.outputs is None else ()
+    if (wanted := published.outputs or outputs) != outputs:
         raise CheckpointError(f"tensor {name} has {outputs} outputs, but a model for {kind} has {wanted}")
-    length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
     return Task(
-        name=location.rsplit("/", 1)[-1], kind=kind, labels=labels, metrics=METRICS[kind], maximum_length=length
+        name=location.rsplit("/", 1)[-1],
+        kind=kind,
+        labels=labels,
+        metrics=published.metrics,
+        maximum_length=min(published.most_tokens or model.maximum_positions, model.maximum_positions),
     )
 
 
 def _output_weight(head: str, model: Model) -> str:
     """Return the published name of the weight matrix that computes a head's outputs."""
     family = family_of(model)
-    parts = {
-        "classification": "classification_head",
-        "tags": "tag_head",
-        "spans": "answer_head",
-        "choices": "choice_head",
-    }
-    use = next((use for use in ANSWERS if family.architectures[use] == head), None)
-    if use is None:
+    kind = next((kind for kind in OF_OTHERS if family.architectures[PUBLISHED[kind].use] == head), None)
+    if kind is None:
         raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is not a class of {family.title}")
-    return f"{family.names[parts[use]]}.weight"
+    return f"{family.names[PUBLISHED[kind].head]}.weight"
 
 
 def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> Kind:
@@ -131,17 +121,16 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> K
     For a head over whole texts, problem_type decides; without it, one output means regression, and several mean
     classification. Raises CheckpointError for an unknown problem_type.
     """
-    kinds = [kind for kind in METRICS if family_of(model).architectures[kind] == head]
+    kinds = [kind for kind in OF_OTHERS if family_of(model).architectures[PUBLISHED[kind].use] == head]
     if len(kinds) == 1:
         return kinds[0]
     problem = config.get("problem_type")
     if problem is None:
         return "regression" if outputs == 1 else "classification"
-    kind_of_problem = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
+    kind_of_problem = next((kind for kind in kinds if PUBLISHED[kind].problem_type == problem), None)
     if kind_of_problem is None:
-        raise CheckpointError(
-            f"{CONFIG}: problem_type is {shown(problem)}, which is not one of {listed(list(PROBLEMS.values()))}"
-        )
+        known = listed([PUBLISHED[kind].problem_type for kind in kinds])
+        raise CheckpointError(f"{CONFIG}: problem_type is {shown(problem)}, which is not one of {known}")
     return kind_of_problem
 
 

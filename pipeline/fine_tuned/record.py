@@ -1,13 +1,13 @@
 """Read the task of a saved model from its task.json, without torch: kind, labels, and columns of the training file."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.errors import PipelineError
 from pipeline.files import storage
 from pipeline.saved.checkpoints import TASK
-from pipeline.tasks.task import Task, plain_number
+from pipeline.tasks.task import Task
 
 COLUMNS = "columns"
 """Key in the lineage of a model that was trained on a table: the names of the table's columns of texts."""
@@ -50,20 +50,3 @@ def saved_task_at(folder: str) -> tuple[Task, TextColumns] | None:
         return None if content is None else (task_of(content), TextColumns.of(content["lineage"]))
     except (PipelineError, OSError, KeyError, TypeError, AttributeError):
         return None
-
-
-def default_labels(outputs: int) -> tuple[str, ...]:
-    """Return LABEL_0, LABEL_1, …, the default labels of transformers."""
-    return tuple(f"LABEL_{number}" for number in range(outputs))
-
-
-def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task, with labels that fit `labels`, the labels of the data.
-
-    If the data has numbers as labels, and the task has the default labels (LABEL_0, …), the task gets the labels "0",
-    "1", … Otherwise, return the task unchanged.
-    """
-    labels = set(map(plain_number, labels))
-    numbers = tuple(str(number) for number in range(len(task.labels)))
-    has_number_labels = labels & set(numbers) and not labels & set(task.labels)
-    return replace(task, labels=numbers) if has_number_labels and task.labels == default_labels(len(numbers)) else task

@@ -13,7 +13,7 @@ FOLDER/
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -22,71 +22,31 @@ from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
 from pipeline.config.cutting import Truncation
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
-from pipeline.config.similarity import Similarity
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.tensor_files import write_tensors
+from pipeline.fine_tuned.about import About, TunedModel
+from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.fine_tuned.record import task_of
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import Taken, published_config, require_sizes, take, to_published, uninitialized
-from pipeline.objectives.chain import add_chain, add_intents
-from pipeline.objectives.sequences import SequenceTask
-from pipeline.objectives.similarity import SimilarityTask
-from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.objectives.tasks import OBJECTIVES, TASK_MODULES, TaskObjective
 from pipeline.saved.checkpoints import CONFIG, TASK, WEIGHTS
 from pipeline.saved.model import SavedModel, unusable_record
 from pipeline.saved.naming import ADDED
 from pipeline.saved.recipe import VectorRecipe
 from pipeline.saved.tensors import errors_with_location, read_tensors
-from pipeline.tasks.intents import INTENT_PREFIX
-from pipeline.tasks.prepared import Thresholds, outputs_of
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
-from pipeline.tasks.tagging import CONTINUED
-from pipeline.tasks.task import NUMBERS, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 
 ADAPTERS = "adapters.safetensors"
-# kind of task -> problem_type in config.json; other kinds have no problem_type
-PROBLEMS: dict[Kind, str] = {
-    "classification": "single_label_classification",
-    "multilabel": "multi_label_classification",
-    "regression": "regression",
-    "ranking": "regression",
-}
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
 """Settings of Truncation that task.json of earlier versions lacks -> the value that their models had."""
-OF_WHOLE_TEXTS = ("classification", "multilabel", "regression", "ranking")
-"""Kinds of task whose head reads one pooled state of a whole text."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """Description of a fine-tuned model, without its weights."""
-
-    task: Task
-    cutting: Truncation
-    """Truncation: length and stride, and the pooling of a text's passages."""
-    pooling: str
-    """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
-    thresholds: Thresholds
-    """Values tuned on the development split, such as thresholds."""
-    lineage: dict[str, Any]
-    """Origin of the model: checkpoint, settings and scores."""
-    crf: bool = False
-    """Whether the model tags whole sentences by a chain; its scores are among the weights."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TunedModel:
-    """A fine-tuned model, in evaluation mode and float32 on the CPU."""
-
-    about: About
-    model: Model
-    vocabulary: Vocabulary
-    module: TaskObjective
 
 
 def save_tuned(
@@ -104,8 +64,7 @@ def save_tuned(
     the names of further files, such as a model card, to their content.
     """
     merge(module)
-    if isinstance(module, SequenceTask):
-        module.fold_standardisation()
+    TASK_MODULES[about.task.kind].finish(module)
     carried = adapter_state(module)
     weights = to_published(plain_state(module), family_of(model))
     with scratch_folder("tuned") as folder:
@@ -123,20 +82,16 @@ def save_tuned(
 
 def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
-    task, family = about.task, family_of(model)
-    labels = task.labels or (("score",) if task.kind in NUMBERS else ())
-    if task.kind == "tags":
-        own = outputs_of(task, about.cutting) > len(task.labels) + len(task.intents)
-        labels = (*labels, *([CONTINUED] * own), *(f"{INTENT_PREFIX}{intent}" for intent in task.intents))
+    task, family, published = about.task, family_of(model), PUBLISHED[about.task.kind]
+    labels = published.labels(task, about.cutting)
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
         if labels
         else {}
     )
-    problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
+    problem = {"problem_type": published.problem_type} if published.problem_type else {}
     pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
-    use = "regression" if task.kind in NUMBERS else task.kind
-    config = published_config(model, vocabulary.size, vocabulary.pad_id, use, vocabulary.sep_id)
+    config = published_config(model, vocabulary.size, vocabulary.pad_id, published.use, vocabulary.sep_id)
     return config | named | problem | pooling | ({"crf": True} if about.crf else {})
 
 
@@ -166,13 +121,7 @@ def of_record(saved: SavedModel) -> TunedModel:
     module = uninitialized(
         lambda: OBJECTIVES[about.task.kind](model, vocabulary.size, outputs, None, about.pooling, None).eval()
     )
-    add_intents(module, about.task)
-    if about.crf:
-        add_chain(module, about.task)
-    if isinstance(module, SequenceTask) and about.cutting.pools_passages:
-        module.pool_passages(about.cutting.passage_pooling)
-    if isinstance(module, SimilarityTask):
-        module.settings = Similarity(dimensions=about.task.dimensions)
+    TASK_MODULES[about.task.kind].add_parts(module, about.task, about.cutting, about.crf, None)
     taken: Taken = errors_with_location(saved.location, take, tensors, module.state_dict(), family_of(model))
     if taken.missing:
         raise CheckpointError(f"{saved.location}: tensor {taken.missing[0]} is missing")
@@ -197,7 +146,7 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
     content = saved.record
     try:
         task = task_of(content)
-        if task.kind not in OBJECTIVES:
+        if task.kind not in KINDS or KINDS[task.kind].saved_as is not None:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(
             task=task,
@@ -209,7 +158,7 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
         )
         if task.typed_labels and not all(isinstance(json.loads(label), int | float) for label in task.labels):
             raise ValueError("typed_labels is true, but the labels are no numbers or truth values")
-        if about.crf and (task.kind != "tags" or scheme_of(task.labels) is None):
+        if about.crf and (TASK_MODULES[task.kind].chain is None or scheme_of(task.labels) is None):
             raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
     except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -219,9 +168,9 @@ def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:
 def trained_recipe(about: About) -> VectorRecipe:
     """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
 
-    For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
+    For a kind that trains vectors, it is the recipe that was used in training. For other kinds, it is the default.
     """
-    if about.task.kind != "similarity":
+    if not KINDS[about.task.kind].makes_vectors:
         return VectorRecipe()
     pooling = "cls" if about.pooling == "cls" else "mean"
     return VectorRecipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
@@ -229,5 +178,5 @@ def trained_recipe(about: About) -> VectorRecipe:
 
 def has_vectors(about: About, plain: bool = True) -> bool:
     """Return whether the model was trained to make text vectors that other libraries can compute."""
-    of_means = about.pooling == "mean" and about.task.kind in OF_WHOLE_TEXTS
-    return plain and (of_means or about.task.kind == "similarity")
+    of_means = about.pooling == "mean" and PUBLISHED[about.task.kind].pools
+    return plain and (of_means or KINDS[about.task.kind].makes_vectors)

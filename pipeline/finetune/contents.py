@@ -1,4 +1,4 @@
-"""Summaries of a task's splits: class counts, lengths and duplicated texts."""
+"""Contents of a task's splits: class counts, lengths, labels, and duplicated texts."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.errors import listed
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.task import VALUED, Task, several
+from pipeline.tasks.task import Task, several
 
 Text = Hashable
 """Texts of an item. Two items with equal texts count as duplicates.
@@ -20,40 +20,43 @@ sentence.
 """
 
 
-def split_summary(task: Task, prepared: Prepared) -> str:
-    """Return a line about a split, from `labels_in_words` and `lengths_in_words`."""
-    return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
+def class_counts(task: Task, prepared: Prepared) -> str:
+    """Return the counts of a split's classes, most frequent first."""
+    return _counted("labels", Counter(prepared.items["label"].to_pylist()))
 
 
-def labels_in_words(task: Task, prepared: Prepared) -> str:
-    """Return words about a split's labels.
+def label_counts(task: Task, prepared: Prepared) -> str:
+    """Return the counts of labels, of which a row may have several or none, most frequent first."""
+    rows = [several(label) for label in prepared.items["label"].to_pylist()]
+    unlabelled = sum(not row for row in rows)
+    counts = _counted("labels", Counter(label for row in rows for label in row))
+    return counts + (f", {unlabelled:,} rows without a label" if unlabelled else "")
 
-    - classes, labels or tags: their counts, most frequent first
-    - numbers as labels: the range and mean of the values
-    - matching texts: the range of the numbers of negative texts; "" if there are none
-    - questions: the number of questions without an answer; "" if the task requires an answer to each question
-    """
-    if task.kind == "spans":
-        without = sum(item.impossible or not item.answers for item in prepared.items)
-        return f"{without:,} questions without an answer" if task.unanswerable else ""
-    if task.kind == "tags":
-        tags = _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
-        if not task.intents:
-            return tags
-        return f"{tags}; {_counted('intents', Counter(item.intent for item in prepared.items))}"
-    if task.kind == "matching":
-        counts = [len(texts) for texts in prepared.items["negatives"].to_pylist()]
-        return f"negative texts per row: {min(counts):,} to {max(counts):,}" if any(counts) else ""
-    labels = prepared.items["label"].to_pylist()
-    if task.kind in VALUED:
-        values = [task.number(label) for label in labels]
-        return f"values from {min(values):g} to {max(values):g}, mean {np.mean(values):g}"
-    if task.kind == "multilabel":
-        rows = [several(label) for label in labels]
-        unlabelled = sum(not row for row in rows)
-        counts = _counted("labels", Counter(label for row in rows for label in row))
-        return counts + (f", {unlabelled:,} rows without a label" if unlabelled else "")
-    return _counted("labels", Counter(labels))
+
+def value_range(task: Task, prepared: Prepared) -> str:
+    """Return the range and mean of labels that are numbers."""
+    values = [task.number(label) for label in prepared.items["label"].to_pylist()]
+    return f"values from {min(values):g} to {max(values):g}, mean {np.mean(values):g}"
+
+
+def tag_counts(task: Task, prepared: Prepared) -> str:
+    """Return the counts of the words' tags and, if there are any, of the sentences' intents."""
+    tags = _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+    if not task.intents:
+        return tags
+    return f"{tags}; {_counted('intents', Counter(item.intent for item in prepared.items))}"
+
+
+def negative_counts(task: Task, prepared: Prepared) -> str:
+    """Return the range of the numbers of negative texts; "" if there are none."""
+    counts = [len(texts) for texts in prepared.items["negatives"].to_pylist()]
+    return f"negative texts per row: {min(counts):,} to {max(counts):,}" if any(counts) else ""
+
+
+def unanswered_questions(task: Task, prepared: Prepared) -> str:
+    """Return the number of questions without an answer; "" if the task requires an answer to each question."""
+    without = sum(item.impossible or not item.answers for item in prepared.items)
+    return f"{without:,} questions without an answer" if task.unanswerable else ""
 
 
 def _counted(noun: str, counts: Counter[str]) -> str:
@@ -105,6 +108,52 @@ def texts_of(items: Any) -> list[Text]:
         texts = zip(items["first"].to_pylist(), items["second"].to_pylist(), choices)
         return [(_plain(first), _plain(second or ""), *map(_plain, more)) for first, second, more in texts]
     return [item.words if hasattr(item, "words") else (_plain(item.question), _plain(item.context)) for item in items]
+
+
+def contexts_of(items: Any) -> list[Text]:
+    """Return the context of each question."""
+    return [item.context for item in items]
+
+
+def queries_of(items: Any) -> list[Text]:
+    """Return the query of each candidate."""
+    return items["first"].to_pylist()
+
+
+def class_sets(items: Any) -> list[set[str]]:
+    """Return each row's class, in a set."""
+    return [{label} for label in items["label"].to_pylist()]
+
+
+def label_sets(items: Any) -> list[set[str]]:
+    """Return each row's labels."""
+    return [set(several(label)) for label in items["label"].to_pylist()]
+
+
+def tag_sets(items: Any) -> list[set[str]]:
+    """Return the tags of each sentence."""
+    return [set(item.tags) for item in items]
+
+
+def no_sets(items: Any) -> list[set[str]]:
+    """Return an empty set for each item, whose labels are no names that a model must have seen."""
+    return [set()] * len(items)
+
+
+def text_columns(items: Any) -> dict[str, list[Any]]:
+    """Return the columns of texts, or pairs of texts, that a served model takes."""
+    second = items["second"].to_pylist()
+    return {"text": items["first"].to_pylist()} | ({"second": second} if any(second) else {})
+
+
+def sentence_columns(items: Any) -> dict[str, list[Any]]:
+    """Return the column of sentences that a served model takes."""
+    return {"text": [" ".join(item.words) for item in items]}
+
+
+def question_columns(items: Any) -> dict[str, list[Any]]:
+    """Return the columns of questions that a served model takes."""
+    return {"question": [item.question for item in items], "context": [item.context for item in items]}
 
 
 def _answers_of(items: Any) -> list[Hashable]:

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 
 from pipeline.config.finetune import Finetune
+from pipeline.objectives.tasks import TASK_MODULES
 from pipeline.reporting import Report
 from pipeline.tasks.task import Task
 from pipeline.train.initial import POOLER, Initial, missing_heads, random_heads, read_initial
-
-POOLED = ("classification", "multilabel", "regression", "ranking")
-"""Kinds of task whose head reads the encoder's pooler if recipe.pooling is cls; that of choices always does."""
 
 
 def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
@@ -21,8 +19,7 @@ def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
 
 def report_missing_pooler(config: Finetune, initial: Initial, tasks: Iterable[Task], report: Report) -> None:
     """Report that the model's files lack a pooler, if the head of a task uses it."""
-    pooled = config.recipe.pooling == "cls"
-    if not any(task.kind == "choices" or (pooled and task.kind in POOLED) for task in tasks):
+    if not any(TASK_MODULES[task.kind].reads_pooler(config.recipe.pooling) for task in tasks):
         return
     if not config.random_weights and (missing := missing_heads(initial, (POOLER,))):
         report(f"checkpoint: {random_heads(missing)}")

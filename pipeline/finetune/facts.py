@@ -3,14 +3,13 @@
 from typing import Any
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.ranking import Ranking
-from pipeline.config.similarity import LOSSES_WITH, Similarity
 from pipeline.fine_tuned.record import COLUMNS, TextColumns
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trial import TrialResult
 from pipeline.tasks import known
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.task import VECTOR_KINDS, Task
+from pipeline.tasks.task import Task
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, result: TrialResult) -> dict[str, Any]:
@@ -25,8 +24,6 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: TrialR
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
-    of_kind = _similarity_facts(config.similarity) if problem.task.kind in VECTOR_KINDS else {}
-    of_kind |= _ranking_facts(config.ranking) if problem.task.kind == "ranking" else {}
     columns = text_columns(config, problem.task)
     of_table = {} if columns == TextColumns() else {COLUMNS: columns.recorded()}
     return (
@@ -45,7 +42,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: TrialR
                 "steps": result.steps,
                 "tokens": result.tokens,
             }
-            | of_kind,
+            | TRAINING[problem.task.kind].facts(config),
         }
     )
 
@@ -55,37 +52,23 @@ def text_columns(config: Finetune, task: Task) -> TextColumns:
     if config.train is not None:
         text = None if config.text == Finetune.text else config.text
         return TextColumns(text=text, pair=config.pair, choices=config.choices)
-    if task.name not in known.TASKS or task.kind in ("spans", "tags"):
+    split = known.TASKS[task.name].split("train") if task.name in known.TASKS else None
+    if split is None or not split.first:
         return TextColumns()
-    split = known.TASKS[task.name].split("train")
     return TextColumns(text=split.first, pair=split.second, choices=split.choices)
-
-
-def _similarity_facts(settings: Similarity) -> dict[str, Any]:
-    """Return the loss of kind similarity, and the settings that the loss has, by dotted name."""
-    used = [name for name, losses in LOSSES_WITH.items() if settings.loss in losses]
-    facts = {f"similarity.{name}": getattr(settings, name) for name in ("loss", *used)}
-    if settings.dimensions:
-        facts["similarity.dimensions"] = ", ".join(map(str, settings.dimensions))
-    return facts
-
-
-def _ranking_facts(settings: Ranking) -> dict[str, Any]:
-    """Return the loss of kind ranking, and the number of candidates if the loss compares them, by dotted name."""
-    names = ("loss", "candidates") if settings.grouped else ("loss",)
-    return {f"ranking.{name}": getattr(settings, name) for name in names}
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:
     """Return facts about a problem's teacher, the teacher's loss term, and the unlabelled rows, as JSON values."""
-    assert problem.teacher is not None
+    teaching = TRAINING[problem.task.kind].teaching
+    assert problem.teacher is not None and teaching is not None
     unlabelled = problem.unlabelled
     teacher = {
         "checkpoint": problem.teacher.location,
         "name": problem.teacher.name,
         "fingerprint": problem.teacher.fingerprint,
     }
-    if problem.task.kind == "ranking":
+    if not teaching.has_term:
         return teacher
     return teacher | {
         "temperature": config.recipe.temperature,

@@ -1,14 +1,15 @@
 """Cross-validation: assign the rows of a training file to folds, and group folds by task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pipeline.errors import DataError
-from pipeline.finetune.contents import Text, texts_of
-from pipeline.tasks.task import ONE_CLASS, Task
+from pipeline.finetune.contents import Text
+from pipeline.finetune.kinds import TRAINING
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.task import Task
 from pipeline.text.randomness import numbered_generator
 
 FOLDS = 7_002
@@ -23,7 +24,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     if there are fewer distinct texts (or contexts, or queries) than folds.
     """
     groups: dict[Text, list[int]] = {}
-    for index, text in enumerate(_grouped_by(task, items)):
+    for index, text in enumerate(TRAINING[task.kind].fold_groups(items)):
         groups.setdefault(text, []).append(index)
     if len(groups) < folds:
         raise DataError(
@@ -32,7 +33,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
         )
     unshuffled = list(groups.values())
     shuffled = [unshuffled[index] for index in numbered_generator(0, FOLDS).permutation(len(unshuffled))]
-    classes = items["label"].to_pylist() if task.kind in ONE_CLASS else [""] * len(items)
+    classes = items["label"].to_pylist() if KINDS[task.kind].stratified else [""] * len(items)
     rows_by_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, numbers = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
     # Large groups come first, because small groups can then even out the folds. Sorting is stable, so groups of the
@@ -44,18 +45,6 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
         class_rows[fold] += len(group)
         rows[fold] += len(group)
     return numbers
-
-
-def _grouped_by(task: Task, items: Any) -> Sequence[Text]:
-    """Return each item's text, or its context for questions, or its query for a ranking.
-
-    Items with the same value must be in the same fold.
-    """
-    if task.kind == "ranking":
-        return items["first"].to_pylist()
-    if isinstance(items, pa.Table) or hasattr(items[0], "words"):
-        return texts_of(items)
-    return [item.context for item in items]
 
 
 def by_task(problems: Mapping[str, Any]) -> dict[str, list[str]]:

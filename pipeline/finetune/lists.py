@@ -20,7 +20,7 @@ from pipeline.finetune.trial import run_trial
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
 from pipeline.model.watching import each_batch
-from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.tasks import TASK_MODULES
 from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
@@ -97,8 +97,7 @@ def fit_lists(
             config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
             seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
         )  # fmt: skip
-    if isinstance(module, SequenceTask):
-        module.fold_standardisation()
+    TASK_MODULES[task.kind].finish(module)
     precision = precision_of(config.placement, model.width, device)
     lineage = {"precision": precision} | training_facts(config, problem, seed, result)
     about = About(

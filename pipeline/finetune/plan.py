@@ -74,7 +74,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     compute = StepContext(device=device, autocast=autocast, seed=0)
     unlabelled = problem.unlabelled.rows if problem.unlabelled else None
     whole = replace(config, recipe=replace(config.recipe, training_rows=None))
-    rows = epoch_rows(whole, module, problem.train, unlabelled, 0)
+    rows = epoch_rows(whole, problem.task, problem.train, unlabelled, 0)
     few = few_labels(module, rows, config.recipe, 0)
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
     with seen_words(config, trained, rows)():

@@ -14,23 +14,22 @@ from pipeline.config.finetune import Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
-from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
+from pipeline.finetune.contents import contradictions_in_words, lengths_in_words, shared_in_words
 from pipeline.finetune.folds import fold_numbers
+from pipeline.finetune.kinds import TRAINING
 from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
-from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import numbers_in_words
-from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
-from pipeline.tasks.ranking import require_ranked
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, noun, require_trainable, several
+from pipeline.tasks.tables import is_held_out
+from pipeline.tasks.task import Task, noun, require_trainable
 from pipeline.train.initial import Initial
 
 
@@ -139,9 +138,7 @@ def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, rep
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
     lost = {"train": lost_of_train}
-    labelled = [
-        split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")
-    ]
+    labelled = [split for split in task.splits if split.name != "train" and split.label is not None]
     wanted = [split.name for index, split in enumerate(labelled) if index == 0 or known.split_location(folder, split)]
     splits = {}
     for name in wanted:
@@ -156,7 +153,7 @@ def _problem_of(
     """Build a problem from the items of its splits, and report a summary of each split."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
-    if task.kind in VECTOR_KINDS:
+    if KINDS[task.kind].makes_vectors:
         task = with_lengths(task, [length for length in config.similarity.dimensions if length < initial.model.width])
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
@@ -171,7 +168,7 @@ def _problem_of(
                 ]
             )
         )
-    report(f"{_split_title(task, 'train')}: {split_summary(task, problem.train)}")
+    report(f"{_split_title(task, 'train')}: {_summary(task, problem.train)}")
     if config.train is not None and config.kind == "auto" and (line := numbers_in_words(task, problem.train.rows)):
         report(f"{_split_title(task, 'train')}: {line}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
@@ -201,11 +198,11 @@ def _folds_of(
     size = f"{max(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     report(
         f"{task.name}: {folds} folds of {size} {noun(task)}"
-        + ", with equal shares of each class" * (task.kind in ONE_CLASS)
+        + ", with equal shares of each class" * KINDS[task.kind].stratified
     )
     for fold in range(folds):
         parts = {"train": _select_items(items, numbers != fold), "dev": _select_items(items, numbers == fold)}
-        if task.kind in ONE_CLASS:
+        if KINDS[task.kind].stratified:
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
         problems.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
@@ -215,25 +212,14 @@ def _folds_of(
 def cut(task: Task, cutting: Truncation, items: dict[str, Any], initial: Initial) -> Problem:
     """Build a problem: encode the items of its splits as token ids. One of the splits must be `train`.
 
-    Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if all training rows of
-    kind similarity have the same score, or if `require_scored_negatives` does.
+    Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if the splits cannot be
+    trained on and scored.
     """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepare = KINDS[task.kind].prepare
     prepared = {split: prepare(task, rows, initial.vocabulary, cutting) for split, rows in items.items()}
     train = prepared.pop("train")
-    if task.kind == "similarity" and len(set(train.rows["label"].to_pylist())) == 1:
-        raise DataError(
-            f"{task.name}: all {train.rows.num_rows:,} training rows have the score {train.rows['label'][0]}, and "
-            "training compares rows of different scores: give rows of at least two scores"
-        )
-    if task.kind == "matching":
-        for split, rows in prepared.items():
-            remedy = "name a development file with --dev, or set search.folds lower"
-            require_scored_negatives(task, f"{task.name} {split}", rows.items, remedy)
-    if task.kind == "ranking":
-        for split, rows in {"train": train, **prepared}.items():
-            require_ranked(task, split, rows)
+    TRAINING[task.kind].require_trainable(task, train, prepared)
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 
 
@@ -271,6 +257,12 @@ def _split_title(task: Task, split: str) -> str:
     return f"task {task.name}, split {split}" if task.name in ("train", "dev", "test") else f"{task.name} {split}"
 
 
+def _summary(task: Task, prepared: Prepared) -> str:
+    """Return a line about a split: its labels and the lengths of its rows."""
+    labels = TRAINING[task.kind].labels_in_words(task, prepared)
+    return "; ".join(filter(None, [labels, lengths_in_words(prepared.rows)]))
+
+
 def _task_summary(task: Task) -> list[str]:
     """Return the task's kind and number of labels."""
     kind = f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind
@@ -300,7 +292,7 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
     train = items["train"]
-    aside, labels = np.array([is_held_out(text) for text in texts(train)]), _labels_of(task, train)
+    aside, labels = np.array([is_held_out(text) for text in texts(train)]), TRAINING[task.kind].label_sets(train)
     learnt = set().union(*(own for own, held_out in zip(labels, aside) if not held_out))
     with_known_labels = aside & np.array([own <= learnt for own in labels])
     if aside.any() and not with_known_labels.any():
@@ -314,15 +306,6 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
     report(f"no --dev: {aside.sum():,} of {len(train):,} rows, chosen by a hash of their text, are set aside as dev")
     return _select_items(train, ~aside), {"dev": _select_items(train, aside)}
-
-
-def _labels_of(task: Task, items: Any) -> list[set[str]]:
-    """Return each item's set of classes, labels or tags; empty sets for regression and questions."""
-    if task.kind == "tags":
-        return [set(item.tags) for item in items]
-    if task.kind == "multilabel":
-        return [set(several(label)) for label in items["label"].to_pylist()]
-    return [{label} for label in items["label"].to_pylist()] if task.kind in ONE_CLASS else [set()] * len(items)
 
 
 def texts(items: Any) -> list[str]:

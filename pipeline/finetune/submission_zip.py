@@ -10,6 +10,7 @@ import numpy as np
 from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.tasks.glue import TASKS
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import Task
 
 SIMILARITY = (0.0, 5.0)
@@ -84,7 +85,7 @@ def write_submission(location: str, predictions: Mapping[str, Predictions]) -> N
 
 def submission_table(task: Task, predictions: Predictions) -> str:
     """Return one file's content: a line per row, with id and prediction (a label, or a number with three decimals)."""
-    if task.kind == "regression":
+    if KINDS[task.kind].numbers:
         answers = [f"{value:.3f}" for value in np.clip(predictions.values, *SIMILARITY)]
     else:
         answers = [task.labels[int(number)] for number in predictions.values]

@@ -15,21 +15,19 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.errors import ConfigError, listed
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import TunedModel
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem, Teacher
 from pipeline.objectives.logits import compute_logits
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks import sequences
-from pipeline.tasks.known import TASKS
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
-from pipeline.tasks.task import NUMBERS, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import answer_precision, autocast_of
 
-TAUGHT = ("classification", "multilabel", "regression", "ranking")
-"""Kinds of task that can have a teacher."""
 NO_LABEL = float("nan")
 Pair = tuple[str, str | None]
 """The first and the second text of a row. The second text is None if the task has single texts."""
@@ -55,49 +53,14 @@ def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher
 def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]:
     """Return the index of the teacher's output for each output of the problem's models.
 
-    Raises ConfigError if kind, labels or task of the teacher and the problem differ, or if the teacher needs pairs of
-    texts and the problem has single texts.
+    Raises ConfigError if the kind of task has no teacher, and as `Teaching.order` does.
     """
     task, name = problem.task, problem.fold_of or problem.task.name
     of_teacher = f"teacher ({location})"
-    if task.kind not in TAUGHT:
-        raise ConfigError(
-            f"{of_teacher} is for {listed(TAUGHT)}, but {name} is of kind {task.kind}: leave --teacher out"
-        )
-    if task.kind == "ranking":
-        return _order_of_scores(of_teacher, teacher)
-    if teacher.kind != task.kind:
-        raise ConfigError(
-            f"{of_teacher} is of kind {teacher.kind}, but {name} is of kind {task.kind}: give a model of that kind"
-        )
-    teacher = with_number_labels(teacher, set(task.labels))
-    if set(teacher.labels) != set(task.labels):
-        raise ConfigError(
-            f"{of_teacher} has the labels {listed(teacher.labels)}, but {name} has {listed(task.labels)}: give a model "
-            "with the same labels"
-        )
-    if name != teacher.name and {name, teacher.name} <= TASKS.keys():
-        raise ConfigError(
-            f"{of_teacher} was fine-tuned on {teacher.name}, and the task is {name}: give a model of {name}"
-        )
-    if teacher.paired and not task.paired:
-        raise ConfigError(
-            f"{of_teacher} was fine-tuned on pairs of texts, but {name} has single texts: give a model of single texts"
-        )
-    return tuple(map(teacher.labels.index, task.labels)) or (0,)
-
-
-def _order_of_scores(of_teacher: str, teacher: Task) -> tuple[int, ...]:
-    """Return the teacher's outputs for kind ranking: its number, or its two classes, the second one for relevant.
-
-    Raises ConfigError if the teacher has neither.
-    """
-    if teacher.kind not in NUMBERS and not (teacher.kind == "classification" and len(teacher.labels) == 2):
-        raise ConfigError(
-            f"{of_teacher} is of kind {teacher.kind} and does not score pairs: give a model of kind ranking or "
-            "regression, or of kind classification with 2 labels"
-        )
-    return tuple(range(max(1, len(teacher.labels))))
+    if (teaching := TRAINING[task.kind].teaching) is None:
+        taught = listed(kind for kind, handlers in TRAINING.items() if handlers.teaching)
+        raise ConfigError(f"{of_teacher} is for {taught}, but {name} is of kind {task.kind}: leave --teacher out")
+    return teaching.order(of_teacher, name, task, teacher)
 
 
 def with_teacher(problem: Problem, teacher: Teacher, unlabelled: pa.Table | None, vocabulary: Vocabulary) -> Problem:
@@ -120,10 +83,10 @@ def digest_of(texts: pa.Table) -> str:
 
 def _without_labels(task: Task, rows: pa.Table) -> pa.Table:
     """Return encoded rows with all labels replaced by NaN. The kind of task decides which column has the labels."""
-    name = "labels" if task.kind == "multilabel" else "label"
-    value: Any = [NO_LABEL] * len(task.labels) if task.kind == "multilabel" else NO_LABEL
-    column = pa.array([value] * rows.num_rows, ENCODED.field(name).type)
-    return rows.set_column(rows.column_names.index(name), ENCODED.field(name), column)
+    field = ENCODED.field(KINDS[task.kind].label_column)
+    value: Any = [NO_LABEL] * len(task.labels) if pa.types.is_list(field.type) else NO_LABEL
+    column = pa.array([value] * rows.num_rows, field.type)
+    return rows.set_column(rows.column_names.index(field.name), field, column)
 
 
 def distinct_texts(problems: Iterable[Problem]) -> pa.Table:
@@ -151,15 +114,10 @@ def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, 
 
 
 def outputs_of(problem: Problem, logits: np.ndarray) -> np.ndarray:
-    """Return a teacher's logits (texts, its outputs) as outputs of the problem's models (texts, their outputs).
-
-    For a ranking, the score of a teacher with two classes is the logit of the second one's probability.
-    """
-    assert problem.teacher is not None
-    ordered = logits[:, list(problem.teacher.order)]
-    if problem.task.kind == "ranking":
-        return ordered[:, -1:] - ordered[:, :-1].sum(axis=1, keepdims=True)
-    return ordered
+    """Return a teacher's logits (texts, its outputs) as outputs of the problem's models (texts, their outputs)."""
+    teaching = TRAINING[problem.task.kind].teaching
+    assert problem.teacher is not None and teaching is not None
+    return teaching.outputs(logits[:, list(problem.teacher.order)])
 
 
 def with_logits(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> Problem:

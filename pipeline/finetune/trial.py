@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import torch
@@ -19,13 +19,12 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
 from pipeline.fine_tuned.decoding import answers_of
-from pipeline.finetune.candidates import grouped
 from pipeline.finetune.few_labels import FewLabels
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.seen_words import SeenWords
 from pipeline.finetune.trial_rows import batches, training_rows
 from pipeline.finetune.trial_state import Best, Scores, TrialCheckpoints, TrialState
 from pipeline.objectives.logits import compute_logits
-from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.terms import divisors
@@ -96,7 +95,7 @@ def run_trial(
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = StepContext(device=device, autocast=autocast, seed=seed, world=world)
-    rows = epoch_rows(config, module, train, unlabelled, seed)
+    rows = epoch_rows(config, task, train, unlabelled, seed)
     few = few_labels(module, rows, recipe, seed)
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
     training = seen_words(config, trained, rows)
@@ -139,26 +138,21 @@ def run_trial(
     return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 
-def epoch_rows(
-    config: Finetune, module: TaskObjective, train: Prepared, unlabelled: pa.Table | None, seed: int
-) -> pa.Table:
-    """Return the rows of an epoch, as `training_rows`; for a loss that compares candidates, as `grouped`."""
-    rows = training_rows(train, unlabelled, config.recipe, seed)
-    if isinstance(module, RankingTask) and module.ranking.grouped:
-        return grouped(rows, module.ranking.candidates, seed)
-    return rows
+def epoch_rows(config: Finetune, task: Task, train: Prepared, unlabelled: pa.Table | None, seed: int) -> pa.Table:
+    """Return the rows of an epoch: those of `training_rows`, in the form that the kind of task needs."""
+    return TRAINING[task.kind].epoch_rows(training_rows(train, unlabelled, config.recipe, seed), config, seed)
 
 
 def few_labels(module: TaskObjective, rows: pa.Table, recipe: Recipe, seed: int) -> FewLabels | None:
     """Return the contrastive training of a trial; None for a recipe without it."""
     if recipe.contrastive_pairs is None:
         return None
-    assert isinstance(module, SequenceTask)
-    return FewLabels(module, rows, recipe.contrastive_pairs, seed)
+    return FewLabels(cast(SequenceTask, module), rows, recipe.contrastive_pairs, seed)
 
 
 def assist_trial(
     config: Finetune,
+    task: Task,
     module: TaskObjective,
     train: Prepared,
     compute: StepContext,
@@ -166,7 +160,7 @@ def assist_trial(
     unlabelled: pa.Table | None = None,
 ) -> None:
     """Train this rank's slots of a trial until the trial ends; rank 0 runs `run_trial` with the same settings."""
-    rows = epoch_rows(config, module, train, unlabelled, compute.seed)
+    rows = epoch_rows(config, task, train, unlabelled, compute.seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pipeline.batch import collate_labelled
 from pipeline.config.recipe import Recipe
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import QUERY
 from pipeline.tasks.task import Task
@@ -90,23 +91,14 @@ def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
     return float(values.mean()), float(values.std()) or 1.0
 
 
-def label_range(rows: pa.Table) -> tuple[float, float]:
-    """Return the lowest and the highest label."""
-    values = rows["label"].to_numpy()
-    return float(values.min()), float(values.max())
-
-
 def class_weights(task: Task, rows: pa.Table, outputs: int) -> Tensor:
     """Return the weight of each class in the loss, float32 (outputs,).
 
     The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
     labels has weight 1. Intents are no classes of words: their outputs, the last ones, have weight 1.
     """
-    labels = (
-        rows["label"].to_numpy()
-        if task.kind == "classification"
-        else rows["labels"].combine_chunks().flatten().to_numpy()
-    )
+    column = rows[KINDS[task.kind].label_column].combine_chunks()
+    labels = (column.flatten() if pa.types.is_list(column.type) else column).to_numpy()
     classes = outputs - len(task.intents)
     counted = labels[(labels >= 0) & (labels < classes)].astype(np.int64)
     counts = np.bincount(counted, minlength=classes).astype(np.float64)

@@ -28,25 +28,20 @@ from pipeline.files import storage
 from pipeline.files.locks import locked
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune.facts import teacher_facts, training_facts
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.trial import assist_trial, load_encoder, run_trial
-from pipeline.finetune.trial_rows import class_weights, label_mean_and_deviation, label_range
+from pipeline.finetune.trial_rows import class_weights, label_mean_and_deviation
 from pipeline.finetune.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
-from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.matching import MatchingTask
-from pipeline.objectives.ranking import RankingTask
-from pipeline.objectives.relations import RelationTask
-from pipeline.objectives.sequences import SequenceTask
-from pipeline.objectives.similarity import SimilarityTask
-from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
+from pipeline.objectives.tasks import TASK_MODULES, TaskObjective
 from pipeline.saved.checkpoints import steps_saved
 from pipeline.saved.naming import is_unrecorded
-from pipeline.tasks.files import saved_task
+from pipeline.tasks.kinds import KINDS, saved_task
 from pipeline.tasks.prepared import outputs_of
-from pipeline.tasks.task import VECTOR_KINDS, Task
+from pipeline.tasks.task import Task
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
 from pipeline.train.step import StepContext
@@ -61,11 +56,9 @@ Measured times per step on SST-2: bert-tiny (width 128) takes 22 ms in float32 a
 256) takes 87 ms in float32 and 70 ms in bfloat16.
 """
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
-"""Groups of settings that define a trial. Its encoder, rows, cutting (truncation settings) and seed define it too: see
-`identity_of`.
+"""Groups of settings that define a trial, with those of its kind of task. Its encoder, rows, cutting (truncation
+settings) and seed define it too: see `identity_of`.
 """
-SHAPING_OF_KIND: dict[str, tuple[str, ...]] = dict.fromkeys(VECTOR_KINDS, ("similarity",)) | {"ranking": ("ranking",)}
-"""Kind of task -> further groups of settings that define its trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +103,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     device = device_of(config.placement, config.trials.gpus)
     # recipe.metric is left out: _task_identity already contains it, as the task's first metric.
     without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
-    groups = (*SHAPING, *SHAPING_OF_KIND.get(problem.task.kind, ()))
+    groups = (*SHAPING, *TRAINING[problem.task.kind].groups)
     shaping = {
         key: value
         for key, value in flatten(config).items()
@@ -211,29 +204,16 @@ def build(
     outputs = outputs_of(problem.task, problem.cutting)
     weights = class_weights(problem.task, problem.train.rows, outputs) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
-    pooling, builders = _pooling_of(config, problem.task), OBJECTIVES | VECTOR_OBJECTIVES
-    module = builders[problem.task.kind](model, initial.vocabulary.size, outputs, random, pooling, weights)
+    pooling, kind = _pooling_of(config, problem.task), TASK_MODULES[problem.task.kind]
+    module = kind.build(model, initial.vocabulary.size, outputs, random, pooling, weights)
     if not config.random_weights:
         load_encoder(encoder or _pretrained_encoder(initial, model), module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
-    if isinstance(module, SequenceTask) and problem.cutting.pools_passages:
-        module.pool_passages(problem.cutting.passage_pooling, random)
-    add_intents(module, problem.task)
-    if config.recipe.crf:
-        add_chain(module, problem.task)
+    kind.add_parts(module, problem.task, problem.cutting, config.recipe.crf, random)
     if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
-    if isinstance(module, SimilarityTask):
-        module.learn(config.similarity, *label_range(problem.train.rows))
-    if isinstance(module, RelationTask):
-        module.learn(config.similarity)
-    if isinstance(module, MatchingTask):
-        module.learn(config.similarity, split=config.splits_steps)
-    if isinstance(module, RankingTask):
-        module.learn(config.ranking)
-    elif problem.teacher is not None:
-        module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
+    kind.learn(module, config, problem.train.rows, problem.teacher is not None)
     module.encoder.recompute = config.placement.recompute
     module.encoder.recompute_products = config.placement.recompute_products
     freeze(module, config.freeze.layers, config.freeze.embeddings)
@@ -252,12 +232,12 @@ def _standardises(config: Finetune, task: Task) -> bool:
 
     Values of the user's own file are standardised, because they may have any scale; those of published tasks are not.
     """
-    return task.kind == "regression" and config.train is not None
+    return TASK_MODULES[task.kind].standardises and config.train is not None
 
 
 def _pooling_of(config: Finetune, task: Task) -> str:
-    """Return the pooling of a task's vectors: similarity.pooling for the kinds in VECTOR_KINDS, else recipe.pooling."""
-    return config.similarity.pooling if task.kind in VECTOR_KINDS else config.recipe.pooling
+    """Return the pooling of a task's vectors: similarity.pooling if the vectors are what is trained."""
+    return config.similarity.pooling if KINDS[task.kind].makes_vectors else config.recipe.pooling
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
@@ -308,7 +288,7 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
     )
     module = build(config, problem, initial, trial.seed).to(device)
     unlabelled = problem.unlabelled.rows if problem.unlabelled else None
-    assist_trial(config, module, problem.train, compute, TrialCheckpoints(trial.folder), unlabelled)
+    assist_trial(config, problem.task, module, problem.train, compute, TrialCheckpoints(trial.folder), unlabelled)
 
 
 def _set_threads(config: Finetune) -> None:
@@ -363,8 +343,7 @@ def _train(
             thresholds=outcome.thresholds,
             lineage=lineage,
         )
-        if isinstance(module, RelationTask):
-            module.drop_head()
+        TASK_MODULES[problem.task.kind].finish(module)
         further_files = tuned_files(about, initial.model, plain=not isinstance(config.adapter, Bottleneck))
         save_tuned(
             storage.join(trial.folder, MODEL),

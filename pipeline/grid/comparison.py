@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-import numpy as np
-
+from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
 from pipeline.config.recipe import DROPOUT
@@ -14,21 +13,16 @@ from pipeline.evaluation.paired import Difference, format_difference, over_rows,
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.finetune.encoder import read_encoder
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.row_scores import RowScore
 from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.table import Reported
 from pipeline.objectives.logits import compute_logits
-from pipeline.tasks import choices, questions, sequences, similarity
-from pipeline.tasks.metrics import label_metrics
-from pipeline.tasks.metrics.lengths import place_of
-from pipeline.tasks.metrics.squad import best_of
-from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.task import SAVED_AS_SIMILARITY
+from pipeline.tasks.prepared import Logits, Prepared
+from pipeline.tasks.task import Task
 from pipeline.tasks.units import format_score, is_share
 from pipeline.train.hardware import answer_precision, autocast_of, device_of
-
-RowScorer = Callable[[np.ndarray], float]
-"""Function that takes the indices of development items, int64 (n,), and returns the score of these items."""
 
 
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
@@ -130,7 +124,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     """Return the difference of the two best models over the development items.
 
     Return None for tags, rankings and Natural Questions, whose scores are not means over items. Also return None for
-    kinds in SAVED_AS_SIMILARITY: their saved model cannot compute the scores of its training.
+    kinds whose saved model cannot compute the scores of its training.
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
@@ -142,10 +136,11 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if candidate.task.name == task
         )
-        if problem.task.kind in ("tags", "ranking", *SAVED_AS_SIMILARITY) or problem.task.script == "natural-questions":
+        row_score = TRAINING[problem.task.kind].row_score
+        if row_score is None or problem.task.script == "natural-questions":
             return None
         rows = len(next(iter(problem.splits.values())).items)
-        scores.append(_row_scorer(config, problem, tuned))
+        scores.append(_scored(config, problem, tuned, row_score))
     return over_rows(scores[0], scores[1], rows)
 
 
@@ -153,44 +148,15 @@ def _discard(line: str) -> None:
     """Ignore lines that were already reported when the models were trained."""
 
 
-def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
+def _scored(
+    config: Finetune,
+    problem: Problem,
+    tuned: TunedModel,
+    row_score: Callable[[Task, Prepared, Logits, Truncation], RowScore],
+) -> RowScore:
     """Return the function that computes a model's selecting metric on development items."""
     task, prepared = problem.task, next(iter(problem.splits.values()))
     device = device_of(config.placement, config.trials.gpus)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
-    if task.kind == "spans":
-        which = 1 if task.metrics[0] == "f1" else 0
-        # without tuned thresholds, as in the scores of the trials
-        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})
-        normalise = questions.normaliser(task)
-        pairs = [best_of(texts[item.id], item, task.unanswerable, normalise) for item in prepared.items]
-        values = np.array([pair[which] for pair in pairs])
-        return lambda rows: float(values[rows].mean())
-    if task.kind == "choices":
-        numbers = choices.chosen(choices.answers(task, prepared, logits, problem.cutting))
-        right = numbers == choices.true_choices(prepared.items)
-        return lambda rows: float(right[rows].mean())
-    if task.kind == "similarity":
-        name, place = place_of(task, task.metrics[0])
-        cosines = similarity.answers(task, prepared, logits, problem.cutting)[:, place]
-        return answer_scorer(replace(problem, task=replace(task, metrics=(name,))), prepared, cosines)
-    outputs = sequences.answers(task, prepared, logits, problem.cutting)
-    return answer_scorer(
-        problem,
-        prepared,
-        sequences.probabilities(task, outputs)
-        if task.metrics[0] in label_metrics.RANKED
-        else sequences.predicted_labels(task, outputs, {}),
-    )
-
-
-def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
-    """Return the function that computes the selecting metric of `answers` on development items.
-
-    If the metric is in RANKED, `answers` are probabilities (items, classes). Otherwise they are predicted labels:
-    (items,), or (items, classes) for multilabel.
-    """
-    true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
-    measure = (label_metrics.METRICS | label_metrics.RANKED)[name]
-    return lambda rows: measure(answers[rows], true[rows])
+    return row_score(task, prepared, logits, problem.cutting)

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.config.adapters import Bottleneck, LowRank, NoAdapter
+from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.ranking import Ranking
-from pipeline.config.recipe import Recipe
-from pipeline.config.similarity import KIND_OF_LOSS, LOSSES, ROWS_OF_KIND, Similarity
+from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError, listed
 from pipeline.files import storage
 from pipeline.fine_tuned.tuned import ADAPTERS, TunedModel
 from pipeline.finetune.encoder import read_encoder, report_missing_pooler
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.teacher import load_teacher, teacher_of, with_teacher
@@ -22,14 +22,10 @@ from pipeline.finetune.unlabelled import for_problem, read_unlabelled
 from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
-from pipeline.tasks.matches import OF_NEGATIVES
 from pipeline.tasks.own import with_pair_columns
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
-from pipeline.tasks.task import VECTOR_KINDS, Task
+from pipeline.tasks.task import Task
 from pipeline.train.initial import Initial
-
-WEIGHTED = ("classification", "tags")
-"""Kinds of task whose loss can weight classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +114,22 @@ def _require_fitting(
                 f"({initial.model.layers})"
             )
         tried_config.for_model(initial.model)  # raises ConfigError for settings that treat shared layers unequally
-        odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
+        odd = [
+            name for name, problem in problems.items() if "balance_classes" not in TRAINING[problem.task.kind].recipe
+        ]
         if tried_config.recipe.balance_classes and odd:
+            weighted = [kind for kind, handlers in TRAINING.items() if "balance_classes" in handlers.recipe]
             raise ConfigError(
-                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
+                f"recipe.balance_classes (True) is for {' and '.join(weighted)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
         if tried_config.recipe.crf:
             for problem in problems.values():
                 _require_scheme(problem)
         for problem in problems.values():
-            _require_ranking(tried_config, problem.task)
+            _require_use_of_ranking(tried_config, problem.task)
             _require_few_labels(tried_config, problem, initial.model)
-            if problem.task.kind == "choices":
-                _require_fitting_choices(tried_config, problem.task)
-            if problem.task.kind in VECTOR_KINDS:
-                _require_similarity(tried_config, problem.task, initial.model.layers)
-                _require_dimensions(tried_config, initial.model.width)
+            TRAINING[problem.task.kind].require_fitting(tried_config, problem.task, initial.model)
         _require_use_of_similarity(tried_config, problems)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
@@ -143,44 +138,29 @@ def _require_fitting(
         )
 
 
-def _require_ranking(config: Finetune, task: Task) -> None:
-    """Raise ConfigError for settings of ranking that do not fit a task, and for a ranking with a useless teacher."""
-    ranking, recipe = config.ranking, config.recipe
-    if task.kind != "ranking":
-        if ranking != Ranking():
-            raise ConfigError(
-                f"ranking.loss ({ranking.loss}) is for kind ranking, but {task.name} is {task.kind}: leave the setting "
-                "out, or give --kind ranking"
-            )
-        return
-    if config.teacher is not None and ranking.loss != "margin":
+def _require_use_of_ranking(config: Finetune, task: Task) -> None:
+    """Raise ConfigError for settings of ranking if the task is not of that kind."""
+    if "ranking" not in TRAINING[task.kind].groups and config.ranking != Ranking():
         raise ConfigError(
-            f"teacher ({config.teacher}) of a ranking needs ranking.loss margin, but ranking.loss is {ranking.loss}"
+            f"ranking.loss ({config.ranking.loss}) is for kind ranking, but {task.name} is {task.kind}: leave the "
+            "setting out, or give --kind ranking"
         )
-    unused = {
-        "unlabelled": (config.unlabelled, ()),
-        "recipe.temperature": (recipe.temperature, Recipe.temperature),
-        "recipe.teacher_weight": (recipe.teacher_weight, Recipe.teacher_weight),
-    }
-    for name, (value, default) in unused.items():
-        if value != default:
-            raise ConfigError(f"{name} has no effect on a ranking, whose loss is that of ranking.loss: leave it out")
 
 
 def _require_few_labels(config: Finetune, problem: Problem, model: Model) -> None:
     """Raise ConfigError if a recipe for few labels does not fit a task or the checkpoint."""
-    task, recipe = problem.task, config.recipe
-    if recipe.rows_per_class is not None and task.kind != "classification":
+    task, recipe, own = problem.task, config.recipe, TRAINING[problem.task.kind].recipe
+    if recipe.rows_per_class is not None and "rows_per_class" not in own:
         raise ConfigError(
             f"recipe.rows_per_class ({recipe.rows_per_class}) is for classification, but {task.name} is {task.kind}: "
             "set recipe.training_rows"
         )
     if recipe.contrastive_pairs is None:
         return
-    texts = "pairs of texts" if problem.train.items["second"].null_count == 0 else "single texts"
+    fits = "contrastive_pairs" in own
     odd = {
-        f"{task.name} is {task.kind}": task.kind != "classification",
-        f"{task.name} has {texts}": texts != "single texts",
+        f"{task.name} is {task.kind}": not fits,
+        f"{task.name} has pairs of texts": fits and problem.train.items["second"].null_count == 0,
         f"cutting.passages is {problem.cutting.passages}": bool(problem.cutting.passages),
         f"the head of family {model.family} has a layer of its own": _layer_on_all(model),
         "the whole encoder is frozen": _all_frozen(config, model),
@@ -207,7 +187,7 @@ def _layer_on_all(model: Model) -> bool:
 def _require_scheme(problem: Problem) -> None:
     """Raise ConfigError if a task has no tags that form a scheme, and DataError if its training tags break it."""
     task, scheme = problem.task, scheme_of(problem.task.labels)
-    if task.kind != "tags":
+    if "crf" not in TRAINING[task.kind].recipe:
         raise ConfigError(f"recipe.crf (True) is for tags, but {task.name} is {task.kind}: leave the setting out")
     if scheme is None:
         raise ConfigError(
@@ -217,93 +197,16 @@ def _require_scheme(problem: Problem) -> None:
     require_scheme(problem.train, task.labels, scheme)
 
 
-def _require_fitting_choices(config: Finetune, task: Task) -> None:
-    """Raise ConfigError for settings that a task of kind choices does not have."""
-    of_kind = f"{task.name} is of kind {task.kind}"
-    if config.recipe.pooling != Recipe.pooling:
-        raise ConfigError(
-            f"recipe.pooling ({config.recipe.pooling}) is for text classifiers, but {of_kind}, which reads "
-            f"{Recipe.pooling}: leave the setting out"
-        )
-    if config.register is not None:
-        raise ConfigError(
-            f"register ({config.register}) is not possible, because {of_kind}, whose models MLflow cannot serve here: "
-            "leave register out"
-        )
-
-
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError for settings of similarity if no task is of that kind."""
     changed = [name for name, value in vars(config.similarity).items() if value != getattr(Similarity, name)]
-    if changed and all(problem.task.kind not in VECTOR_KINDS for problem in problems.values()):
+    if changed and all("similarity" not in TRAINING[problem.task.kind].groups for problem in problems.values()):
         tasks = ", ".join(f"{name} is of kind {problem.task.kind}" for name, problem in problems.items())
         value = getattr(config.similarity, changed[0])
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
         raise ConfigError(
             f"similarity.{changed[0]} ({shown}) is for kind similarity, but {tasks}: "
             "leave the setting out, or give --kind similarity"
-        )
-
-
-def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
-    """Raise ConfigError for settings that do not fit a task of VECTOR_KINDS.
-
-    `layers` is the checkpoint's number of layers.
-    """
-    recipe, freeze, name, loss = config.recipe, config.freeze, task.name, config.similarity.loss
-    if KIND_OF_LOSS[loss] != task.kind:
-        fitting = ", ".join(loss for loss, kind in KIND_OF_LOSS.items() if kind == task.kind)
-        raise ConfigError(
-            f"similarity.loss ({loss}) is for {ROWS_OF_KIND[KIND_OF_LOSS[loss]]}, but {name} has "
-            f"{ROWS_OF_KIND[task.kind]}: choose one of {fitting}"
-        )
-    if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
-        frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
-        head = "its head is not saved" if task.kind == "relations" else "has no head"
-        raise ConfigError(
-            f"{frozen} leave nothing to train, because {name} is of kind {task.kind} and {head}: lower freeze.layers"
-        )
-    if recipe.pooling != Recipe.pooling:
-        raise ConfigError(
-            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind {task.kind}: set "
-            "similarity.pooling instead"
-        )
-    if task.kind == "matching" and OF_NEGATIVES not in task.metrics:
-        _require_no_need_of_negatives(config, name)
-    _require_whole_steps(config)
-
-
-def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
-    """Raise ConfigError if the loss needs negative texts, which the task does not have."""
-    loss, rows = config.similarity.loss, config.recipe.rows_per_step
-    if LOSSES[loss].needs_negatives:
-        raise ConfigError(
-            f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
-            "--negative, or set similarity.loss contrastive"
-        )
-    if rows == 1 and LOSSES[loss].compares_rows:
-        raise ConfigError(
-            f"recipe.rows_per_step ({rows}) must be at least 2, because similarity.loss ({loss}) compares the texts of "
-            f"a step, and {name} has no negative texts"
-        )
-
-
-def _require_dimensions(config: Finetune, width: int) -> None:
-    """Raise ConfigError if a truncated vector would be longer than the encoder's vectors."""
-    longest = max(config.similarity.dimensions, default=0)
-    if longest > width:
-        raise ConfigError(f"similarity.dimensions ({longest}) must be at most the checkpoint's width ({width})")
-
-
-def _require_whole_steps(config: Finetune) -> None:
-    """Raise ConfigError if a step is split, but the loss compares all pairs of a step at once."""
-    recipe, loss = config.recipe, config.similarity.loss
-    if LOSSES[loss].is_of_whole_step and config.splits_steps:
-        workers = config.trials.workers
-        setting = f"trials.workers ({workers})" if workers > 1 else f"recipe.rows_per_slot ({recipe.rows_per_slot})"
-        raise ConfigError(
-            f"{setting} would split a step, but similarity.loss ({loss}) compares all pairs of a step "
-            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss cosine"
         )
 
 

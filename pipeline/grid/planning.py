@@ -15,10 +15,10 @@ from pipeline.config.recipe import DISTILLED, DROPOUT, Recipe
 from pipeline.files import storage
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem, data_of
 from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.submission import rows_to_answer
-from pipeline.finetune.trials import SHAPING_OF_KIND
 from pipeline.grid import trial_set, tune
 from pipeline.grid.trial_set import Grid, first_of_each
 from pipeline.reporting import Report, estimate
@@ -130,9 +130,8 @@ def grid_recipe(
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
-    kinds = {problem.task.kind for problem in problems.values()}
-    of_kinds = {group for kind in kinds for group in SHAPING_OF_KIND.get(kind, ())}
-    unused = (group for groups in SHAPING_OF_KIND.values() for group in groups if group not in of_kinds)
+    of_kinds = {group for problem in problems.values() for group in TRAINING[problem.task.kind].groups}
+    unused = (group for handlers in TRAINING.values() for group in handlers.groups if group not in of_kinds)
     without = (*UNNAMED, *unused, *(() if config.teacher else DISTILLED))
     shaping = {
         key: value

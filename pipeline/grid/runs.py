@@ -23,6 +23,7 @@ from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.files import storage
 from pipeline.files.locations import without_login
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
@@ -442,9 +443,4 @@ def _registered(parent: GridRun, name: str, trial: str) -> str | None:
 def _sample_questions(problem: Problem) -> dict[str, list[Any]]:
     """Return the first ASKED development items as columns, in the form that a served model takes."""
     items = next(iter(problem.splits.values())).items[:ASKED]
-    if problem.task.kind == "spans":
-        return {"question": [item.question for item in items], "context": [item.context for item in items]}
-    if problem.task.kind == "tags":
-        return {"text": [" ".join(item.words) for item in items]}
-    second = items["second"].to_pylist()
-    return {"text": items["first"].to_pylist()} | ({"second": second} if any(second) else {})
+    return TRAINING[problem.task.kind].served_columns(items)

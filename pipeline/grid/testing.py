@@ -7,9 +7,9 @@ from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
 from pipeline.files import storage
 from pipeline.predict.score import of_file
-from pipeline.tasks.files import saved_task
+from pipeline.tasks.kinds import KINDS, saved_task
 from pipeline.tasks.scored_pairs import pair_columns
-from pipeline.tasks.task import SAVED_AS_SIMILARITY, Task
+from pipeline.tasks.task import Task
 
 ANSWERS = "test-answers.csv"
 
@@ -22,13 +22,15 @@ def choice_columns(config: Finetune, task: Task) -> tuple[str, ...]:
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
     """Return the names of the text and pair columns that `use_line` gives; None for a name that it leaves out.
 
-    A pair column is left out if the task has none. For spans and tags, a text column with the default name is left out
-    too. If a name is not known, "COLUMN" stands for it.
+    A pair column is left out if the task has none. A text column with the default name is left out too, if the file may
+    have a format of its own. If a name is not known, "COLUMN" stands for it.
     """
     if config.train is not None:
         default = Finetune.text
-        return None if task.kind in ("spans", "tags") and config.text == default else config.text, config.pair
-    if task.kind in ("spans", "tags"):
+        return None if KINDS[
+            task.kind
+        ].labelled.own_file != "table" and config.text == default else config.text, config.pair
+    if KINDS[task.kind].labelled.own_file != "table":
         return None, None
     split = next((split for split in task.splits if split.name.startswith("test")), None)
     if split is None:
@@ -39,9 +41,10 @@ def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
 def _with_test_columns(config: Finetune, task: Task) -> Finetune:
     """Return the settings with the columns of the test file.
 
-    They are those of the training file, except for SAVED_AS_SIMILARITY: their test file has pairs with a score.
+    They are those of the training file, except for tasks whose model is saved as one of kind similarity: their test
+    file has pairs with a score.
     """
-    if task.kind not in SAVED_AS_SIMILARITY:
+    if KINDS[task.kind].saved_as is None:
         return config
     found = pair_columns(str(config.test), None, None, ())
     columns = {"text": found.first, "pair": found.second, "label": (str(found.label),), "negative": ()}

@@ -2,14 +2,29 @@
 
 import pyarrow as pa
 
-from pipeline.errors import DataError, listed
+from pipeline.errors import ConfigError, DataError, listed
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.tasks.choice_tables import ChoiceColumns
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.rows import OF_TEXTS, RowForm
 
 FILL = "fill"
 """Kind of a pretrained model, which fills [MASK]s."""
-DEFAULT_TEXT = {"tags": "words", "spans": "context"}
-"""Kind of task -> default column of the text; "text" for other kinds."""
+
+
+def form_of(kind: str) -> RowForm:
+    """Return the form of rows of a kind of task, or of a model without a task."""
+    handlers = KINDS.get(kind)
+    return OF_TEXTS if handlers is None else handlers.rows
+
+
+def require_form(output: str, kind: str) -> None:
+    """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
+    if output.endswith(".json") and not form_of(kind).answers_by_id:
+        raise ConfigError(
+            f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
+            "in .jsonl, .csv or .parquet"
+        )
 
 
 def match_columns(
@@ -25,23 +40,21 @@ def match_columns(
     trained on, `trained`, if this table has them, else the default for this kind of task. Second texts have no default,
     except for questions. If the table lacks a column, raises DataError that lists the table's columns.
     """
-    names = table.column_names
-    first = text or (trained.text if trained.text in names else None) or DEFAULT_TEXT.get(kind, "text")
+    names, form = table.column_names, form_of(kind)
+    first = text or (trained.text if trained.text in names else None) or form.text
     second = pair or trained.pair
-    if kind == "spans" and pair is None and second not in names:
-        second = "question"
-    if kind == "tags" and text is None and first not in names:
-        first = "text"  # words separated by white space
+    if form.pair is not None and pair is None and second not in names:
+        second = form.pair
+    if form.otherwise is not None and text is None and first not in names:
+        first = form.otherwise
     learnt = f" or {trained.text}, which the model was trained on" if trained.text and not text else ""
     for flag, name, others in (("text", first, learnt), ("pair", second, "")):
         if name is not None and name not in names:
             raise DataError(
                 f"input has no column {name}{others}: its columns are {listed(names)}; name the right one with --{flag}"
             )
-    if kind == "spans":
-        return {"context": first, "question": str(second)}
-    lists = kind == "tags" and pa.types.is_nested(table[first].type)
-    return {"words" if lists else "text": first} | ({"second": second} if second else {})
+    lists = form.words and pa.types.is_nested(table[first].type)
+    return {"words" if lists else form.inputs[0]: first} | ({form.inputs[1]: second} if second else {})
 
 
 def choice_names(table: pa.Table, choices: tuple[str, ...], trained: TextColumns) -> tuple[str, ...]:

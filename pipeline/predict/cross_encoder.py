@@ -16,12 +16,11 @@ from pipeline.objectives.logits import compute_logits
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
-from pipeline.tasks.task import NUMBERS, Task
+from pipeline.tasks.task import Task
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
 
 PAIRS_AT_ONCE = 4_096
 """Maximum pairs that are encoded at a time, which limits memory."""
-MOST_LABELS = 2
 Pair = tuple[str, str]
 """A query and a text."""
 
@@ -56,15 +55,15 @@ def scores_pairs(task: Task, published: bool) -> bool:
 
     The files of a model that others published do not say whether its rows are pairs.
     """
-    fits = task.kind in NUMBERS or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
-    return fits and (published or takes_pairs(task))
+    most = KINDS[task.kind].most_scored_labels
+    return most is not None and len(task.labels) <= most and (published or takes_pairs(task))
 
 
 def _scored_label(location: str, asked: str | None, task: Task, published: bool) -> str | None:
     """Return the label whose logit is the score; None for a number. Raises ConfigError if there is no such label."""
     rerank = f"rerank ({location})"
     if not scores_pairs(task, published):
-        labels = f" and has {len(task.labels)} labels" if task.kind == "classification" else ""
+        labels = f" and has {len(task.labels)} labels" if KINDS[task.kind].most_scored_labels else ""
         texts = "" if published or takes_pairs(task) else ", of single texts,"
         raise ConfigError(
             f"{rerank} is of kind {task.kind}{texts}{labels}: give a model of pairs of texts, of kind ranking or "

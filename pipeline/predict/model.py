@@ -18,7 +18,7 @@ from pipeline.fine_tuned.model import is_published, open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel, about_of
-from pipeline.predict.columns import FILL, choice_names, match_columns
+from pipeline.predict.columns import FILL, choice_names, form_of, match_columns
 from pipeline.saved.digest import fingerprint
 from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved
@@ -192,7 +192,8 @@ def answer_table(
     Rows with an empty text are not given to the model; their answers are null. `text` and `pair`: see
     `match_columns`. `choices`: columns of a model of multiple choice; empty means the default.
     """
-    if choices and model.kind != "choices":
+    form = form_of(model.kind)
+    if choices and not form.choices:
         raise ConfigError(
             f"choices ({', '.join(choices)}) are for models of multiple choice, but the model is of kind {model.kind}: "
             "leave choices out"
@@ -200,7 +201,7 @@ def answer_table(
     names = match_columns(table, model.kind, text, pair, model.trained)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
-    if model.kind == "choices":
+    if form.choices:
         columns["choices"] = choice_cells(table, choice_names(table, choices, model.trained))
         gaps.append([not texts for texts in columns["choices"]])
     full = [not any(empty) for empty in zip(*gaps, strict=True)]

@@ -13,10 +13,11 @@ from pipeline.fine_tuned.model import open_tuned
 from pipeline.fine_tuned.published_tuned import DIGEST
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.objectives.logits import compute_logits
-from pipeline.predict.score import Labelled, of_file, of_task
+from pipeline.predict.score import of_file, of_task
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.rows import Labelled
 from pipeline.tasks.task import Task, noun
 from pipeline.tasks.units import format_score as shown_figure
 from pipeline.train.hardware import answer_precision, autocast_of, required_device
@@ -57,40 +58,30 @@ def _as_asked(labelled: Labelled) -> Task:
 
     The files of such a model do not say whether questions may be unanswerable.
     """
-    questions = labelled.items if labelled.task.kind == "spans" else []
-    return replace(labelled.task, unanswerable=any(question.impossible for question in questions))
+    unanswerable = KINDS[labelled.task.kind].labelled.some_unanswerable(labelled.items)
+    return replace(labelled.task, unanswerable=unanswerable)
 
 
 def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
-    """Return the baseline's scores and its description; both empty for tags without training items.
+    """Return the baseline's scores and its description; both empty if it lacks training items that it needs.
 
-    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
-    questions, the baseline is always "no answer". For similarity and ranking, shared words are counted.
+    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. Some
+    baselines learn nothing: for questions, "no answer"; for similarity and ranking, shared words are counted.
     """
     task = tuned.about.task
-    answer = {
-        "regression": "the mean value",
-        "similarity": "shared words",
-        "multilabel": "the labels of most rows",
-        "tags": "each word's commonest tag",
-        "spans": "no answer",
-        "ranking": "words of the query",
-        "choices": "the commonest number",
-    }.get(task.kind, "the commonest label")
-    if task.kind in ("spans", "similarity", "ranking"):
-        return KINDS[task.kind].baseline(task, prepared, prepared), answer
+    handlers = KINDS[task.kind]
+    learns, answer = handlers.baseline_facts.learns, handlers.baseline_facts.words
+    if learns == "nothing":
+        return handlers.baseline(task, prepared, prepared), answer
+    if labelled.train is None and learns == "words":
+        return {}, ""
     if labelled.train is None:
-        return (
-            ({}, "")
-            if task.kind == "tags"
-            else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
-        )
-    train = labelled.train if task.kind in ("tags", "choices") else _without_texts(labelled.train)
-    if task.kind in ("tags", "choices"):  # not encoded: the baseline only counts labels, and may not know all tags
-        learnt = Prepared(items=train, rows=prepared.rows)
-    else:
-        learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
-    return KINDS[task.kind].baseline(task, learnt, prepared), f"{answer} in training"
+        return handlers.baseline(task, prepared, prepared), f"{answer} of these rows"
+    if learns == "rows":
+        train = handlers.prepare(task, _without_texts(labelled.train), tuned.vocabulary, tuned.about.cutting)
+    else:  # not encoded: the baseline only counts labels, and may not know all tags
+        train = Prepared(items=labelled.train, rows=prepared.rows)
+    return handlers.baseline(task, train, prepared), f"{answer} in training"
 
 
 def _without_texts(texts: pa.Table) -> pa.Table:
@@ -114,7 +105,7 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     """Return lines with the scores per class, and the confusion matrix if there is one; empty without details."""
     if not details:
         return []
-    heads = ["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]
+    heads = [KINDS[task.kind].labelled.one_class, "precision", "recall", "f1", "rows"]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
     each = [
         [label, *(f"{100 * shares[name]:.1f}" for name in ("precision", "recall", "f1")), f"{shares['count']:.0f}"]

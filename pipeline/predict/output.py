@@ -26,15 +26,6 @@ def require_free(output: str, replace: bool) -> None:
         raise ConfigError(f"output {output} exists already: give --replace, or choose another --output")
 
 
-def require_form(output: str, kind: str) -> None:
-    """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
-    if output.endswith(".json") and kind != "spans":
-        raise ConfigError(
-            f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
-            "in .jsonl, .csv or .parquet"
-        )
-
-
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
     """Write tables into one output file, which appears only when it is complete. `folder` holds the parts."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))

@@ -15,11 +15,8 @@ from pipeline.fine_tuned.answers import required_columns
 from pipeline.fine_tuned.record import TextColumns
 from pipeline.fine_tuned.tuned import TunedModel
 from pipeline.predict.model import answer_table, task_answerer
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import Task
-
-IN_PAIRS = {"spans": ("question", "context")}
-"""Column names of a row that is given as a tuple of two texts: IN_PAIRS by kind of task, else OF_TEXTS."""
-OF_TEXTS = ("text", "second")
 
 
 def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -> list[dict[str, Any]]:
@@ -40,8 +37,8 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
     placement = ModelPlacement(device="cuda" if device.type == "cuda" else "cpu", precision="float32")
     # rows have columns of fixed names, whatever those of the training table were
     model = replace(task_answerer(tuned, placement, device), trained=TextColumns())
-    second = "second" if "second" in columns and task.kind != "spans" else None
-    answers = answer_table(model, table, None, second)[0].to_pylist()
+    second = KINDS[task.kind].rows.inputs[1]
+    answers = answer_table(model, table, None, second if second in columns else None)[0].to_pylist()
     return [_with_values(answer) for answer in answers] if task.typed_labels else answers
 
 
@@ -61,8 +58,8 @@ def _columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     """Return column -> values of all rows. Raises DataError if a required column is missing."""
     named = [_by_name(task, index, row) for index, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in named for name in row))
-    wanted = ("words",) if task.kind == "tags" and "words" in names else required_columns(task)
-    if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
+    wanted = (*required_columns(task, names), *("second",) * task.paired)
+    if missing := [name for name in wanted if name not in names]:
         raise DataError(f"rows have no {missing[0]}, which {task.name} ({task.kind}) needs; they have {listed(names)}")
     return {name: [row.get(name) for row in named] for name in names}
 
@@ -71,13 +68,8 @@ def _by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
     """Return a row as {column: value}. Raises DataError for an invalid row."""
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, str) and task.kind not in ("spans", "choices"):
-        return {"text": row}
-    kinds = tuple(type(part) for part in row) if isinstance(row, tuple) else ()
-    if kinds == (str, list) and task.kind == "choices":
-        return {"text": row[0], "choices": row[1]}
-    if kinds == (str, str) and task.kind != "choices":
-        return dict(zip(IN_PAIRS.get(task.kind, OF_TEXTS), row, strict=True))
-    forms = {"spans": "a dictionary or (question, context)", "choices": "a dictionary or (text, list of choices)"}
-    wanted = forms.get(task.kind, "a text, a pair of texts or a dictionary")
-    raise DataError(f"rows[{index}] is {shown(row)}: a row is {wanted}")
+    form = KINDS[task.kind].rows
+    columns = form.from_python(row)
+    if columns is None:
+        raise DataError(f"rows[{index}] is {shown(row)}: a row is {form.from_python_words}")
+    return columns

@@ -1,8 +1,7 @@
 """Read the labelled examples that a model is scored on, without loading the model; or score a file of answers."""
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from pipeline.command_line.columns import aligned
 from pipeline.command_line.options import nearest_or_all
@@ -10,37 +9,23 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.files import storage
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.reporting import Report
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import content_of
-from pipeline.tasks import known, own, tags
-from pipeline.tasks.choice_tables import read_choices
-from pipeline.tasks.files import read_file, require_labels
+from pipeline.tasks import known, own
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.metrics.squad import normalised
 from pipeline.tasks.metrics.squad import score as squad_score
-from pipeline.tasks.questions import misplaced_answers, normaliser
+from pipeline.tasks.questions import normaliser
 from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.rows import Labelled, LabelledFile
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.task import Task
 
 DEFAULT_SPLIT = "dev"
 """Default split of a known task."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelled:
-    """Examples with labels. `items` are as in Prepared; messages show `name`."""
-
-    name: str
-    task: Task
-    """The model's task, with the labels named as in the examples."""
-    items: Any
-    train: Any
-    """Training items, to fit the baseline; None for a file, for questions, and without a training split."""
-    lost: tuple[str, ...] = ()
-    """Descriptions of the examples that were left out, with counts."""
 
 
 def task_of(config: Score, task: Task) -> Task:
@@ -61,7 +46,7 @@ def task_of(config: Score, task: Task) -> Task:
             f"task ({config.task}) is of kind {asked.kind}, but the model's task is of kind {task.kind}: choose a "
             f"model of kind {asked.kind}"
         )
-    if where.label is None and task.kind != "spans":
+    if where.label is None and KINDS[task.kind].labelled.names_labels:
         raise ConfigError(
             f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
@@ -83,7 +68,7 @@ def of_task(config: Score, task: Task) -> Labelled:
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (
         known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
-        if has_train and task.kind != "spans"
+        if has_train and KINDS[task.kind].baseline_facts.learns != "nothing"
         else None
     )
     return Labelled(name=f"{config.task} {split}", task=task, items=items, train=train, lost=lost)
@@ -105,43 +90,13 @@ def of_file(config: Score, task: Task) -> Labelled:
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
-    bad = own.bad_rows(columns)
-    if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
+    file = LabelledFile(location=config.input, asked=config, columns=columns, bad=own.bad_rows(columns))
+    if form not in ("table", KINDS[task.kind].labelled.own_file):
         raise DataError(
             f"input {config.input} is of the form {form}, but the model's task ({task.name}) is of kind {task.kind}: "
             "give a file for that kind"
         )
-    if task.kind == "spans":
-        items = own.read_file_questions(columns, config.input, bad)
-        lost = (*bad.words(), *misplaced_answers(items))
-        return Labelled(name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=lost)
-    if task.kind == "tags":
-        _require_intents(config, task)
-        task = tags.in_standard_spelling(task)
-        items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
-        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
-    if task.kind == "choices":
-        items = read_choices(config.input, own.choice_columns(columns), bad)
-        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
-    if task.paired and config.pair is None:
-        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
-    texts = read_file(config.input, own.columns_of(columns), task.kind, bad)
-    task = with_number_labels(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
-    items = require_labels(task, config.input, texts, bad)
-    return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
-
-
-def _require_intents(config: Score, task: Task) -> None:
-    """Raise ConfigError if intents are asked for and the model has none, or if they are not named."""
-    if bool(task.intents) == (config.intent is not None):
-        return
-    if task.intents:
-        raise ConfigError(
-            f"intent is not given, but {task.name} was learnt with intents: name the column of the intent with --intent"
-        )
-    raise ConfigError(
-        f"intent ({config.intent}) is for models that learnt intents, and {task.name} was learnt without: leave it out"
-    )
+    return KINDS[task.kind].labelled.read(file, task)
 
 
 def pairs_of(config: Score, bad: BadRows) -> ScoredPairs:
@@ -192,7 +147,7 @@ def _asked_questions(config: Score) -> list[Question]:
         return read_questions(config.input)
     assert config.data is not None
     task = known.TASKS.get(config.task)
-    if task is None or task.kind != "spans":
+    if task is None or not KINDS[task.kind].rows.answers_by_id:
         raise ConfigError(
             f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
             "squad1 or squad2"

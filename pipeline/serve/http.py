@@ -35,9 +35,8 @@ from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
 from pipeline.serve.model import Refused
 from pipeline.serve.problems import DISCONNECTED, RequestError, body_of, invalid, unavailable, wrong_route
 from pipeline.serve.reading import Name, RequestReader
-from pipeline.serve.uses import COMMON, HELD, OPENAI_ROUTE, Inputs, ServedDescription, Use
+from pipeline.serve.uses import COMMON, ENCODER, HELD, OPENAI_ROUTE, SERVED, Inputs, ServedDescription, Use, sigmoid
 from pipeline.serve.validation import wrong_body
-from pipeline.tasks.task import NUMBERS
 
 Alive = Callable[[], Awaitable[bool]]
 """Function that tells whether a replica answers."""
@@ -159,7 +158,8 @@ class Routes:
         """Return each text's labels with their scores, the highest first; for a number, its value as the score."""
         single, rows = _texts_and_pairs(body.inputs)
         outputs, _ = await self._numbers("/predict", "predict", rows, body.name, body.truncate)
-        shares = outputs if body.raw_scores else self._probabilities(outputs)
+        form = SERVED.get(self.described.kind, ENCODER)
+        shares = outputs if body.raw_scores else form.probabilities(outputs)
         labels = self.described.labels or ("score",)
         answers = [
             [{"score": float(row[index]), "label": labels[index]} for index in np.argsort(-row, kind="stable")]
@@ -169,20 +169,11 @@ class Routes:
             return [best[: body.parameters.top_k] for best in answers]
         return answers[0] if single else answers
 
-    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """Return probabilities of outputs (texts, classes): sigmoids, a softmax, or unchanged numbers, by kind."""
-        if self.described.kind in NUMBERS:
-            return outputs
-        if self.described.kind == "multilabel":
-            return _sigmoid(outputs)
-        shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
-
     async def rerank(self, body: RerankBody) -> list[dict[str, Any]]:
         """Return the texts' numbers and scores, the highest first."""
         pairs = [(body.query, text) for text in body.texts]
         scores, _ = await self._numbers("/rerank", "rerank", pairs, body.name, body.truncate)
-        scores = scores if body.raw_scores else _sigmoid(scores)
+        scores = scores if body.raw_scores else sigmoid(scores)
         return [
             {"index": int(index), "score": float(scores[index])}
             | ({"text": body.texts[index]} if body.return_text else {})
@@ -348,10 +339,6 @@ async def _json(numbers: int, value: Callable[[], Any]) -> Response:
 def _coded(vector: np.ndarray, form: str) -> str | list[float]:
     """Return a vector as a list, or as the base64 of its float32 numbers in little-endian order."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode() if form == "base64" else vector.tolist()
-
-
-def _sigmoid(numbers: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(0.5 * numbers))  # the logistic function, without overflow
 
 
 def _several(inputs: str | list[str]) -> list[str]:

@@ -23,7 +23,7 @@ from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.objectives.logits import compute_logits
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.onnx_encoder import use_onnx
-from pipeline.serve.uses import Inputs, ServedDescription, Use
+from pipeline.serve.uses import ENCODER, SERVED, Inputs, ServedDescription, Use
 from pipeline.tasks import questions, sequences, tags
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
@@ -204,17 +204,14 @@ def _uses_of(loaded: LoadedEncoder) -> tuple[Use, ...]:
     """Return what a model can be asked; empty for a model that answers nothing."""
     if loaded.tuned is None:
         fills = loaded.pretrained is not None and "masked_token_head" not in loaded.lacks
-        return ("embed", *(("fill",) if fills else ()))
+        return (*ENCODER.uses, *(("fill",) if fills else ()))
     task, about = loaded.tuned.about.task, loaded.tuned.about
-    if task.kind in ("tags", "spans"):
-        intents: tuple[Use, ...] = ("predict",) if task.intents else ()
-        return ("tags", *intents) if task.kind == "tags" else ("answers",)
-    if task.kind == "choices":
-        return ()
-    if task.kind == "similarity":
-        return ("embed",)
-    reranks = scores_pairs(task, published=DIGEST in about.lineage)
-    return ("predict", *(("rerank",) if reranks else ()), *(("embed",) if has_vectors(about) else ()))
+    further: list[tuple[Use, bool]] = [
+        ("predict", bool(task.intents)),
+        ("rerank", scores_pairs(task, published=DIGEST in about.lineage)),
+        ("embed", has_vectors(about)),
+    ]
+    return (*SERVED[task.kind].uses, *(use for use, has in further if has))
 
 
 def load(config: Serve) -> ServedModel:
@@ -247,7 +244,7 @@ def _splits(loaded: LoadedEncoder) -> bool:
     """Return whether the model splits long texts, and so reads them whole."""
     if loaded.tuned is None:
         return False
-    return loaded.tuned.about.cutting.passages or loaded.tuned.about.task.kind in ("tags", "spans")
+    return loaded.tuned.about.cutting.passages or SERVED[loaded.tuned.about.task.kind].splits
 
 
 def _length(loaded: LoadedEncoder) -> int:
@@ -292,11 +289,8 @@ def load_here(config: Serve) -> ServedModel:
 def describe(served: ServedModel, config: Serve) -> ServedDescription:
     """Return the description of a loaded model. Raises ConfigError if it answers nothing."""
     loaded = served.loaded
-    if loaded.tuned is not None and loaded.tuned.about.task.kind == "choices":
-        raise ConfigError(
-            f"checkpoint ({config.checkpoint}) is a model of multiple choice, which is not served: answer files with "
-            "jobs/predict.py"
-        )
+    if loaded.tuned is not None and (reason := SERVED[loaded.tuned.about.task.kind].not_served):
+        raise ConfigError(f"checkpoint ({config.checkpoint}) is {reason}")
     if not _uses_of(loaded):
         raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
     return _described(loaded, config)

@@ -1,8 +1,12 @@
 """Uses of a served model, its description, and the rows of one request."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
+
+from pipeline.tasks.task import Kind
 
 Use = Literal["embed", "predict", "rerank", "tags", "answers", "fill"]
 ROUTES: dict[Use, str] = {
@@ -20,6 +24,60 @@ COMMON = ("/v1/models", "/info", "/health", "/metrics", "/docs", "/redoc", "/ope
 
 HELD = 64
 """Requests that each replica holds: those that it computes, and those that form its next batch."""
+
+
+def sigmoid(numbers: np.ndarray) -> np.ndarray:
+    """Return the logistic function of numbers, without overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * numbers))
+
+
+def _softmax(outputs: np.ndarray) -> np.ndarray:
+    """Return the softmax of outputs (texts, classes) over the classes."""
+    shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def _unchanged(outputs: np.ndarray) -> np.ndarray:
+    """Return outputs as they are: numbers have no probability."""
+    return outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedForm:
+    """Service of the models of one kind of task.
+
+    Models with intents can be asked for these too, models that score pairs for a ranking, and models that were trained
+    to make vectors for these.
+    """
+
+    uses: tuple[Use, ...] = ("predict",)
+    """Uses of every model of the kind."""
+    probabilities: Callable[[np.ndarray], np.ndarray] = _softmax
+    """Function from outputs (texts, classes) to the scores in answers."""
+    splits: bool = False
+    """Whether longer texts are always split, and so read whole."""
+    not_served: str = ""
+    """Reason why models of the kind are not served; empty if they are."""
+
+
+ENCODER = ServedForm(uses=("embed",))
+"""Service of models without a task; some can also fill masks."""
+_NUMBERS, _VECTORS = ServedForm(probabilities=_unchanged), ServedForm(uses=())
+SERVED: dict[Kind, ServedForm] = {
+    "classification": ServedForm(),
+    "multilabel": ServedForm(probabilities=sigmoid),
+    "regression": _NUMBERS,
+    "ranking": _NUMBERS,
+    "similarity": _VECTORS,
+    "matching": _VECTORS,
+    "relations": _VECTORS,
+    "tags": ServedForm(uses=("tags",), splits=True),
+    "spans": ServedForm(uses=("answers",), splits=True),
+    "choices": ServedForm(
+        uses=(),
+        not_served="a model of multiple choice, which is not served: answer files with jobs/predict.py",
+    ),
+}
 
 
 def processes(count: int) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -15,13 +15,11 @@ from pipeline.tables.content import content_of
 from pipeline.tables.readers import reader_of
 from pipeline.tables.spans import list_in, require_no_spans
 from pipeline.tasks.labels import MOST_NUMERIC_CLASSES, are_class_numbers, class_names, is_nan, nan_is_missing
-from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.metrics.ranking import RANKINGS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
     ROWS_PER_CLASS,
-    SAVED_AS_SIMILARITY,
     VALUED,
     Kind,
     Task,
@@ -165,14 +163,6 @@ def _with_labels(texts: pa.Table, renamed: Callable[[str], str]) -> pa.Table:
     after = [renamed(label) for label in before]
     index = TEXTS.get_field_index("label")
     return texts if after == before else texts.set_column(index, TEXTS.field(index), pa.array(after, pa.string()))
-
-
-def saved_task(task: Task) -> Task:
-    """Return the task of the model that is saved after training: of kind similarity for SAVED_AS_SIMILARITY."""
-    if task.kind not in SAVED_AS_SIMILARITY:
-        return task
-    saved = replace(task, kind="similarity", labels=(), metrics=VALUE_METRICS["similarity"], paired=True)
-    return with_lengths(saved, task.dimensions)
 
 
 def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:

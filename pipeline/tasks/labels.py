@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -65,3 +66,20 @@ def numbers_in_words(task: Task, rows: pa.Table) -> str:
             "are values, pass --kind regression"
         )
     return ""
+
+
+def default_labels(outputs: int) -> tuple[str, ...]:
+    """Return LABEL_0, LABEL_1, …, the default labels of transformers."""
+    return tuple(f"LABEL_{number}" for number in range(outputs))
+
+
+def with_number_labels(task: Task, labels: set[str]) -> Task:
+    """Return the task, with labels that fit `labels`, the labels of the data.
+
+    If the data has numbers as labels, and the task has the default labels (LABEL_0, …), the task gets the labels "0",
+    "1", … Otherwise, return the task unchanged.
+    """
+    labels = set(map(plain_number, labels))
+    numbers = tuple(str(number) for number in range(len(task.labels)))
+    has_number_labels = labels & set(numbers) and not labels & set(task.labels)
+    return replace(task, labels=numbers) if has_number_labels and task.labels == default_labels(len(numbers)) else task

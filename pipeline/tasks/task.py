@@ -37,12 +37,6 @@ VALUED = ("regression", "ranking", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
 NUMBERS = ("regression", "ranking")
 """Kinds of task whose models give each row one number."""
-ONE_CLASS = ("classification", "relations")
-"""Kinds of task with one class per row."""
-SAVED_AS_SIMILARITY = ("matching", "relations")
-"""Kinds whose trained model is an encoder that makes vectors of texts; it is saved as a model of kind similarity."""
-VECTOR_KINDS = ("similarity", *SAVED_AS_SIMILARITY)
-"""Kinds that train the vectors of texts, by the settings `similarity`."""
 FEW_CLASSES = 10
 """With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
@@ -108,7 +102,7 @@ class Task:
     script: Script = "squad"
     """For kind spans, the official script that gives the scores; it decides which format the files have, too."""
     dimensions: tuple[int, ...] = ()
-    """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
+    """Lengths of truncated vectors that are scored in addition to whole vectors, for kinds that train vectors."""
     skips_broken_lines: bool = False
     """Whether unreadable lines of labelled splits are skipped and reported; otherwise the first one is an error."""
     typed_labels: bool = False

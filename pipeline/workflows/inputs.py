@@ -27,13 +27,14 @@ from pipeline.files import storage
 from pipeline.files.locations import is_url
 from pipeline.fine_tuned.record import saved_task_at
 from pipeline.grid.testing import require_readable
-from pipeline.predict.columns import choice_names, match_columns
+from pipeline.predict.columns import choice_names, match_columns, require_form
 from pipeline.predict.inputs import inputs_of, parts_of
-from pipeline.predict.output import require_form, require_free
+from pipeline.predict.output import require_free
 from pipeline.predict.score import of_file, pairs_of, task_of, triplets_of
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tasks import known
 from pipeline.tasks.choice_tables import choice_cells
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.own import read_own, with_pair_columns
 
 MOST_BYTES = 64 << 20
@@ -68,14 +69,15 @@ def _check_predict(config: Predict) -> None:
         return
     task, trained = saved
     require_form(config.output, task.kind)
-    tags = task.kind == "tags"
-    for file in inputs_of(config.input, config.output, config.format, tags=tags, words=config.words)[:MOST_FILES]:
+    form = KINDS[task.kind].rows
+    files = inputs_of(config.input, config.output, config.format, tags=form.words, words=config.words)
+    for file in files[:MOST_FILES]:
         table = next(parts_of(file, config.rows_per_part), None)
         if table is None:
             continue
         try:
             match_columns(table, task.kind, config.text, config.pair, trained)
-            if task.kind == "choices":
+            if form.choices:
                 choice_cells(table, choice_names(table, config.choices, trained))
         except DataError as error:
             raise DataError(f"{file.location}: {error}") from error

@@ -12,6 +12,7 @@ from pipeline.files import storage
 from pipeline.files.locks import locked
 from pipeline.predict import model, output
 from pipeline.predict.answering import CHARACTERS_PER_PART, about, answer_missing, result_lines
+from pipeline.predict.columns import form_of, require_form
 from pipeline.predict.inputs import inputs_of
 from pipeline.predict.parts import Parts, PartsSummary, unified
 from pipeline.reporting import Report
@@ -26,9 +27,9 @@ def predict(config: Predict, report: Report) -> None:
     target = config.output
     output.require_free(target, config.replace)
     kind, fingerprint = model.identify(config.checkpoint)
-    output.require_form(target, kind)
+    require_form(target, kind)
     storage.require_writable("output", target.rpartition("/")[0] or "/")
-    files = inputs_of(config.input, target, config.format, tags=kind == "tags", words=config.words)
+    files = inputs_of(config.input, target, config.format, tags=form_of(kind).words, words=config.words)
     parts, begun = Parts(folder=target + ".parts"), time.monotonic()
     with locked(parts.folder):
         parts.begin(asked := about(config, files, fingerprint), CHARACTERS_PER_PART)

@@ -34,7 +34,7 @@ from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.table import Pretraining, build_objective
-from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
+from pipeline.objectives.tasks import OBJECTIVES, TASK_MODULES, TaskObjective
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer, set_rates
 from pipeline.tasks.schema import ENCODED
@@ -215,7 +215,7 @@ def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False, mode
         ranker = RankingTask(model, WORDS, torch.Generator().manual_seed(0), pooling=pooling)
         ranker.learn(RANKED[kind])
         return ranker
-    build = OBJECTIVES[kind] if kind in OBJECTIVES else VECTOR_OBJECTIVES[KIND_OF_LOSS[kind]]
+    build = TASK_MODULES[KIND_OF_LOSS.get(kind, kind)].build
     module = build(model, WORDS, outputs, torch.Generator().manual_seed(0), pooling, weights)
     if isinstance(module, MatchingTask | RelationTask):
         module.learn(Similarity(loss=kind, dimensions=(8, 32), margin=0.5 if kind == "triplet" else Similarity.margin))

@@ -16,7 +16,7 @@ from pipeline.model.families.table import family_of
 from pipeline.model.weights import to_published
 from pipeline.objectives.matching import MatchingTask
 from pipeline.tasks import matching
-from pipeline.tasks.files import saved_task
+from pipeline.tasks.kinds import saved_task
 from pipeline.tasks.matches import matching_task
 from pipeline.tasks.schema import MATCHES
 from pipeline.text.vocabulary import Vocabulary

@@ -12,7 +12,7 @@ from pipeline.export.tuned_card import tuned_files
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.relations import RelationTask
 from pipeline.tasks import similarity
-from pipeline.tasks.files import saved_task
+from pipeline.tasks.kinds import saved_task
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

@@ -10,7 +10,8 @@ import torch
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.errors import DataError
-from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of, span_row
+from pipeline.fine_tuned.answer_forms import span_row
+from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.tasks import OBJECTIVES
@@ -18,7 +19,7 @@ from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Thresholds
 from pipeline.tasks.schema import CUT
-from pipeline.tasks.task import SAVED_AS_SIMILARITY, Kind, Task
+from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)
@@ -182,7 +183,7 @@ def test_of_the_n_best_the_one_with_the_text_is_told() -> None:
     assert span_row(answer, "") == {"answer": "", "start": None, "end": None, "probability": 0.25}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SAVED_AS_SIMILARITY])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not KINDS[kind].saved_as])
 def test_nothing_asked_is_a_table_without_rows(make: Make, kind: Kind) -> None:
     tuned = make(kind)
     nothing = answer_items(tuned, items_of(tuned, {name: [] for name in ASKED[kind]}), CPU, EXACT)

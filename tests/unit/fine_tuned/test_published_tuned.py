@@ -14,11 +14,11 @@ from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.files.locations import absolute
 from pipeline.fine_tuned.model import is_published, open_tuned, tuned_of
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
 from pipeline.saved.model import open_saved
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import has_capitals

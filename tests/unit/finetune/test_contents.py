@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
-from pipeline.finetune.contents import contradictions_in_words, labels_in_words, lengths_in_words, shared_in_words
+from pipeline.finetune.contents import contradictions_in_words, lengths_in_words, shared_in_words
+from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import read_problems
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
@@ -27,7 +28,7 @@ def table(*rows: tuple[str, str], second: str | None = None) -> pa.Table:
 
 def words(kind: Kind, items: object) -> str:
     task = Task(name="own", kind=kind, labels=("a",), metrics=("f1",), unanswerable=True)
-    return labels_in_words(task, Prepared(items=items, rows=ENCODED.empty_table()))
+    return TRAINING[kind].labels_in_words(task, Prepared(items=items, rows=ENCODED.empty_table()))
 
 
 def test_classes_have_their_counts_the_commonest_first() -> None:

@@ -235,7 +235,8 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary) -> list[tuple[in
         return curve_of(config, vocabulary, world=2)
     problem = problem_of(config, vocabulary)
     module = build(config, problem, initial_of(vocabulary), 1)
-    assist_trial(config, module, problem.train, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    compute = StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
+    assist_trial(config, problem.task, module, problem.train, compute)
     return []
 
 

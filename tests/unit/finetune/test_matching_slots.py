@@ -78,7 +78,7 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) 
     module = module_of(config, vocabulary, DROPS)
     if rank == 0:
         return trained(config, module, rows, world=2).curve
-    assist_trial(config, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    assist_trial(config, TASK, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
     return []
 
 

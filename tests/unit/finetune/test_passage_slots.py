@@ -128,7 +128,7 @@ def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) 
     module = module_of("attention", vocabulary, DROPS)
     if rank == 0:
         return trained(config, "attention", module, rows, world=2).curve
-    assist_trial(config, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    assist_trial(config, TASK, module, rows, StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
     return []
 
 

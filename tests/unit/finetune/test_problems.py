@@ -22,11 +22,10 @@ from pipeline.finetune.trial_rows import label_mean_and_deviation
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
-from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
-from pipeline.tasks.tables import read_split
+from pipeline.tasks.tables import is_held_out, read_split
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

@@ -59,7 +59,7 @@ def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, row
             torch.save(module.state_dict(), Path(folder, case))
         else:
             compute = StepContext(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
-            assist_trial(config, module, train, compute, unlabelled=unlabelled)
+            assist_trial(config, TASKS[TASK], module, train, compute, unlabelled=unlabelled)
 
 
 def test_two_workers_have_the_losses_of_one(

@@ -6,15 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import GridSearch
 from pipeline.config.predict import Compare
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.evaluation.paired import Difference
-from pipeline.finetune.problems import Problem
+from pipeline.finetune.row_scores import score_of_answers
 from pipeline.finetune.table import Reported
-from pipeline.grid.comparison import answer_scorer, first_of_each, require_equal_dropout, row_line, seed_lines, sides
+from pipeline.grid.comparison import first_of_each, require_equal_dropout, row_line, seed_lines, sides
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
@@ -113,6 +112,5 @@ def test_the_metric_of_any_rows() -> None:
     rows = pa.table([pa.array(list(columns[field.name]), field.type) for field in ENCODED], schema=ENCODED)
     task = Task(name="mrpc", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
     prepared = Prepared(items=None, rows=rows)
-    problem = Problem(task=task, cutting=Truncation(), train=prepared, splits={"dev": prepared}, digest="")
-    score = answer_scorer(problem, prepared, np.array([0, 1, 0, 0]))
+    score = score_of_answers(task, prepared, np.array([0, 1, 0, 0]))
     assert [score(np.array(places)) for places in ([0, 1, 2, 3], [2, 2], [0, 1, 2, 2])] == [0.75, 0.0, 0.5]

@@ -50,6 +50,11 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
             "ranking.loss (softmax) is for kind ranking, but cola is classification: leave the setting out, or give "
             "--kind ranking",
         ),
+        (
+            {"task": ("stsb",), "recipe": Recipe(balance_classes=True)},
+            "recipe.balance_classes (True) is for classification and tags, but stsb is regression: leave the setting "
+            "out",
+        ),
         ({"recipe": FEW, "task": ("stsb",)}, FEW_LABELS.format("stsb is regression")),
         (
             {"recipe": FEW, "freeze": Freeze(layers=2, embeddings=True)},
@@ -75,24 +80,27 @@ def test_settings_that_cannot_work_are_refused_at_the_start(
 
 
 @pytest.mark.parametrize(
-    ("tags", "error", "message"),
+    ("tags", "recipe", "error", "message"),
     [
+        ("O B-X O", FEW, ConfigError, FEW_LABELS.format("words is tags")),
         (
             "NN VB DT",
+            Recipe(crf=True),
             ConfigError,
             "recipe.crf (True) needs tags of the scheme IOB2 (O, B-TYPE, I-TYPE) or BIOES (also E-TYPE, S-TYPE), but "
             "words has the tags DT, NN, VB: leave the setting out",
         ),
         (
             "O E-X S-Y",
+            Recipe(crf=True),
             DataError,
             "train: in sentence 1, the word 'lost' has the tag I-X after O, which IOB2 forbids: correct the tags or "
             "leave the sentence out, or leave recipe.crf out",
         ),
     ],
 )
-def test_tags_that_fit_no_crf_are_refused(
-    tags: str, error: type[Exception], message: str, tiny_run: Path, tmp_path: Path
+def test_tags_that_fit_no_recipe_are_refused(
+    tags: str, recipe: Recipe, error: type[Exception], message: str, tiny_run: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "words.conll"
     lines = "\n".join(f"{word} {tag}" for word, tag in zip(("kar", "lost", "mir"), tags.split(), strict=True))
@@ -103,7 +111,7 @@ def test_tags_that_fit_no_crf_are_refused(
         dev=str(file),
         kind="tags",
         output=str(tmp_path),
-        recipe=Recipe(crf=True),
+        recipe=recipe,
     )
     with pytest.raises(error) as refused:
         read_inputs(config, lambda line: None)

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.predict import output
+from pipeline.predict.columns import require_form
 from pipeline.predict.parts import Parts, renamed, unified, widest
 
 ANSWERS = pa.table({"label": ["good", None], "shares": [[0.25, 0.75], None]})
@@ -175,8 +176,8 @@ def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_pa
         r"in "
         r".jsonl, .csv or .parquet",
     ):
-        output.require_form("a.json", "tags")
-    output.require_form("a.json", "spans")
+        require_form("a.json", "tags")
+    require_form("a.json", "spans")
 
 
 def test_no_answer_takes_the_name_of_an_inputs_column() -> None:

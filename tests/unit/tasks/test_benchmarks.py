@@ -10,14 +10,13 @@ import pytest
 from pipeline.config.finetune import Truncation
 from pipeline.errors import DataError
 from pipeline.tasks.benchmarks import TASKS
-from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.intents import METRICS as OF_FRAMES
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import ENTITY_METRICS, read_items, wanted_tasks
 from pipeline.tasks.layouts import LAYOUTS
 from pipeline.tasks.metrics.label_metrics import METRICS, RANKED
 from pipeline.tasks.metrics.ranking import RANKINGS
-from pipeline.tasks.tables import left_out
+from pipeline.tasks.tables import is_held_out, left_out
 from pipeline.tasks.task import Layout
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary

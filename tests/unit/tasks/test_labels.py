@@ -9,9 +9,9 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import DataError
-from pipeline.fine_tuned.record import with_number_labels
 from pipeline.predict.inputs import RowFile, parts_of
 from pipeline.predict.score import of_file
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.own import read_own
 from pipeline.tasks.task import Task
 
