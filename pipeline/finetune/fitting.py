@@ -68,7 +68,7 @@ def require_matches(config: Finetune, task: Task, model: Model) -> None:
             f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
             "--negative, or set similarity.loss contrastive"
         )
-    if rows == 1:
+    if rows == 1 and LOSSES[loss].compares_rows:
         raise ConfigError(
             f"recipe.rows_per_step ({rows}) must be at least 2, because similarity.loss ({loss}) compares the texts of "
             f"a step, and {name} has no negative texts"

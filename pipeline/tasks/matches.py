@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.config.similarity import LOSSES, Loss
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import content_of
@@ -46,25 +47,25 @@ def match_columns(location: str, text: str | None, pair: str | None, negatives: 
     return MatchColumns(first=text or first, second=pair or second, negatives=found)
 
 
-def require_negatives(location: str, columns: MatchColumns) -> None:
-    """Raise ConfigError if no column has negative texts, which the loss triplet needs."""
+def require_negatives(location: str, columns: MatchColumns, loss: Loss) -> None:
+    """Raise ConfigError if no column has negative texts, which the loss needs."""
     if not columns.negatives:
         raise ConfigError(
-            f"similarity.loss (triplet) compares texts with negative texts, but {location} has no column "
+            f"similarity.loss ({loss}) compares texts with negative texts, but {location} has no column "
             f"{NEGATIVES[0]}: name the column with --negative, or set similarity.loss contrastive"
         )
 
 
-def read_matches(location: str, columns: MatchColumns, bad: BadRows, *, needs_negative: bool) -> pa.Table:
+def read_matches(location: str, columns: MatchColumns, bad: BadRows, *, loss: Loss) -> pa.Table:
     """Return the rows of a table, schema MATCHES; a negative text that equals one of the row's texts is left out.
 
     A row is bad if its text or match is blank or is not a text, if a negative is neither a text nor a list of texts,
-    or if it has no negative text although `needs_negative`. Raises DataError if the table has no usable row.
+    or if it has no negative text although the loss needs one. Raises DataError if the table has no usable row.
     """
     names, rows = (columns.first, columns.second, *columns.negatives), []
     for line, values in triplet_rows(location, names, bad, columns.negatives):
         try:
-            rows.append(_row_of(f"{location}:{line}", str(line), names, values, needs_negative))
+            rows.append(_row_of(f"{location}:{line}", str(line), names, values, loss))
         except BadRow as error:
             bad.take(error)
     bad.require_some(location, len(rows))
@@ -73,7 +74,7 @@ def read_matches(location: str, columns: MatchColumns, bad: BadRows, *, needs_ne
     return pa.Table.from_pylist(rows, schema=MATCHES)
 
 
-def _row_of(where: str, line: str, names: Sequence[str], values: Sequence[Any], needs_negative: bool) -> dict[str, Any]:
+def _row_of(where: str, line: str, names: Sequence[str], values: Sequence[Any], loss: Loss) -> dict[str, Any]:
     """Return a row of MATCHES. Raises BadRow; `where` is its file and line."""
     for name, value in zip(names[:2], values):
         if not (isinstance(value, str) and value.strip()):
@@ -81,10 +82,10 @@ def _row_of(where: str, line: str, names: Sequence[str], values: Sequence[Any], 
     first, second = (SURROGATE.sub("\ufffd", text) for text in values[:2])
     negatives = [text for name, value in zip(names[2:], values[2:]) for text in _negatives(where, name, value)]
     negatives = [text for text in dict.fromkeys(negatives) if text.strip() not in (first.strip(), second.strip())]
-    if needs_negative and not negatives:
+    if LOSSES[loss].needs_negatives and not negatives:
         raise BadRow(
             f"{where}: column {names[2]} has no negative text besides the row's own texts, which similarity.loss "
-            "triplet needs",
+            f"{loss} needs",
             "no-negative",
         )
     return {"id": line, "first": first, "second": second, "label": None, "negatives": negatives}

@@ -199,13 +199,14 @@ def _choice_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, d
 def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return a task of matching texts, its items from tables, and what was left out."""
     columns = MatchColumns(first=config.text, second=str(config.pair), negatives=config.negative)
-    if needs_negative := LOSSES[config.similarity.loss].needs_negatives:
-        require_negatives(train, columns)
+    loss = config.similarity.loss
+    if LOSSES[loss].needs_negatives:
+        require_negatives(train, columns, loss)
     items, lost = {}, {}
     for split, location in (("train", train), ("dev", dev)):
         if location is not None:
             bad = bad_rows(config)
-            every = read_matches(location, columns, bad, needs_negative=needs_negative)
+            every = read_matches(location, columns, bad, loss=loss)
             items[split], left_out = with_negatives(every, config.similarity.negatives)
             lost[split] = (*bad.words(), *left_out)
     task = matching_task(stem(train), items["train"])

@@ -60,13 +60,14 @@ class Rehearsal:
         """Return the insertions, in their order."""
         return [Insertion(**row) for row in tomllib.loads((self.folder / INSERTIONS).read_text())["insert"]]
 
-    def apply(self, copy: Path) -> Path:
+    def apply(self, copy: Path, *, compiled: bool = True) -> Path:
         """Copy pipeline/ into a folder, add what the rehearsal adds, and return the copy of pipeline/.
 
-        Raises ValueError for a new file that exists already, and for an anchor that does not occur exactly once.
+        `compiled`: also copy compiled files, which stay valid, because times are copied. Raises ValueError for a new
+        file that exists already, and for an anchor that does not occur exactly once.
         """
-        pipeline = copy / "pipeline"
-        shutil.copytree(ROOT / "pipeline", pipeline)  # with compiled files: they stay valid, because times are copied
+        pipeline, left_out = copy / "pipeline", shutil.ignore_patterns(*[] if compiled else [COMPILED])
+        shutil.copytree(ROOT / "pipeline", pipeline, ignore=left_out)
         for file in sorted((self.folder / NEW).rglob("*.py")):
             target = pipeline / file.relative_to(self.folder / NEW)
             if target.exists():

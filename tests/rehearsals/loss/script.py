@@ -8,14 +8,14 @@ import torch
 
 from pipeline.config.predict import Score
 from pipeline.config.similarity import Similarity
-from pipeline.objectives.matching import LOSSES
+from pipeline.objectives.matching import COMPUTED
 from pipeline.workflows.score import score
 from tests.rehearsals.steps import exported, fine_tune, opened, pretrain, served
 
 # |text - match|^2 is 9 + 16, and |text - negative|^2 is 4 + 16; the second row has no negative text.
 texts = torch.tensor([[[0.0, 0.0], [3.0, 4.0], [2.0, 4.0]], [[0.0, 0.0], [9.0, 0.0], [0.0, 0.0]]])
 keys, chosen = torch.tensor([[1, 1, 2, 3], [2, 4, 5, 0]]), Similarity(loss="squared-distance", margin=1.5)
-assert LOSSES["squared-distance"](texts, keys, chosen) == 25 - 20 + 1.5
+assert COMPUTED["squared-distance"](texts, keys, chosen) == 25 - 20 + 1.5
 
 words = {"kar": "lost", "mist": "surp", "nest": "tam", "lond": "sul"}
 rows = [

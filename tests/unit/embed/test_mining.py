@@ -165,7 +165,7 @@ def job(tiny_run: Path, write_vectors: Write, tmp_path: Path) -> list[str]:
 
 def test_the_job_writes_the_rows_that_fine_tuning_reads(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*job, "--margin", "0", "--negatives", "3"]) == 0
-    rows = read_matches(job[-1], match_columns(job[-1], None, None, ()), BadRows(), needs_negative=False).to_pylist()
+    rows = read_matches(job[-1], match_columns(job[-1], None, None, ()), BadRows(), loss="contrastive").to_pylist()
     given = [json.loads(line) for line in Path(job[3]).read_text().splitlines()]
     assert [(row["first"], row["second"]) for row in rows] == [(row["query"], row["positive"]) for row in given]
     counts = [len(row["negatives"]) for row in rows]

@@ -56,24 +56,24 @@ def test_columns_of_negative_texts_are_those_of_any_row(tmp_path: Path) -> None:
     for file in (lines, str(one_list)):
         columns = match_columns(file, None, None, ())
         assert columns.negatives == ("negative", "negative_2")
-        table = read_matches(file, columns, BadRows(), needs_negative=False)
+        table = read_matches(file, columns, BadRows(), loss="contrastive")
         assert table["negatives"].to_pylist() == [[], ["e"], ["h"]]
     missing = MatchColumns(first="anchor", second="positive", negatives=("negative", "other"))
     with pytest.raises(DataError, match=r"has no column other: its columns are .*; name yours with --text, --pair and"):
-        read_matches(lines, missing, BadRows(), needs_negative=False)
+        read_matches(lines, missing, BadRows(), loss="contrastive")
 
 
 def test_negative_texts_may_be_lists_and_never_equal_the_texts_of_their_row(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", LISTS)
     columns = match_columns(file, None, None, ())
-    table = read_matches(file, columns, BadRows(), needs_negative=False)
+    table = read_matches(file, columns, BadRows(), loss="contrastive")
     assert table.select(["id", "first", "second", "negatives"]).to_pylist() == [
         {"id": "1", "first": "a", "second": "b", "negatives": ["c", "d"]},
         {"id": "2", "first": "e", "second": "f\ufffd", "negatives": []},
     ]
     (tmp_path / "a.csv").write_text('anchor,positive,negative,negative_1\na,b,"[""c"", ""d""]",\na,b,,e\n')
     file = str(tmp_path / "a.csv")
-    table = read_matches(file, match_columns(file, None, None, ()), BadRows(), needs_negative=True)
+    table = read_matches(file, match_columns(file, None, None, ()), BadRows(), loss="triplet")
     assert table["negatives"].to_pylist() == [["c", "d"], ["e"]]
 
 
@@ -112,10 +112,10 @@ def test_bad_rows_are_one_line_or_are_counted(tmp_path: Path, row: dict[str, obj
     file = written(tmp_path / "a.jsonl", [{"anchor": "a", "positive": "b", "negative": "c"}, row])
     columns = MatchColumns(first="anchor", second="positive", negatives=("negative",))
     with pytest.raises(DataError) as refused:
-        read_matches(file, columns, BadRows(), needs_negative=True)
+        read_matches(file, columns, BadRows(), loss="triplet")
     assert str(refused.value) == f"{file}:2: {words}"
     bad = BadRows(skip=True)
-    assert read_matches(file, columns, bad, needs_negative=True).num_rows == 1 and bad.reasons.total() == 1
+    assert read_matches(file, columns, bad, loss="triplet").num_rows == 1 and bad.reasons.total() == 1
 
 
 def test_a_task_has_the_metric_of_negative_texts_if_there_are_some(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_triplets_without_a_column_of_negative_texts_are_refused(tmp_path: Path)
         file = written(tmp_path / "a.jsonl", [{"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "b"}])
         read_own(with_pair_columns(config), file, None)
     with pytest.raises(DataError, match=r"has no column x: .*; name yours with --text, --pair and --negative$"):
-        read_matches(file, MatchColumns(first="anchor", second="x"), BadRows(), needs_negative=False)
+        read_matches(file, MatchColumns(first="anchor", second="x"), BadRows(), loss="contrastive")
 
 
 def test_columns_that_the_loss_does_not_read_are_refused() -> None:

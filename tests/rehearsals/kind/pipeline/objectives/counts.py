@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import TaskBatch
 from pipeline.config.model import Model
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.terms import TASK, Terms
@@ -27,11 +27,11 @@ class CountTask(SequenceTask):
         """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__(settings, vocabulary_size, 1, generator, kind="regression", pooling=pooling)
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: TaskBatch) -> Terms:
         """Return {TASK: (summed negative log-likelihood, N)}; the loss is a float32 scalar."""
-        loss = F.poisson_nll_loss(self.scores(batch)[:, 0], batch.label_N, log_input=True, reduction="sum")
+        loss = F.poisson_nll_loss(self.scores(batch)[:, 0], batch.labels, log_input=True, reduction="sum")
         return {TASK: (loss, self.counts(batch)[TASK])}
 
-    def logits(self, batch: Batch) -> Tensor:
+    def logits(self, batch: TaskBatch) -> Tensor:
         """Return the expected counts, float32 (N, 1)."""
         return self.scores(batch).exp()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch
+from pipeline.batch import MaskedBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Repeated
@@ -45,11 +45,11 @@ class RepeatedTokens(MaskedTokens):
         initialize(self.repeated_head, settings.initializer_deviation, generator)
         self.weights, self.terms = {REPEATED: weight}, (MLM, REPEATED)
 
-    def counts(self, batch: Batch) -> dict[str, int]:
+    def counts(self, batch: MaskedBatch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and all tokens."""
         return super().counts(batch) | {REPEATED: batch.tokens}
 
-    def forward(self, batch: Batch) -> Terms:
+    def forward(self, batch: MaskedBatch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars."""
         hidden_T = self.hidden(batch)
         masked = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
@@ -58,7 +58,7 @@ class RepeatedTokens(MaskedTokens):
         return {MLM: (masked, batch.masked), REPEATED: (loss, batch.tokens)}
 
     @torch.no_grad()
-    def scores(self, batch: Batch) -> Terms:
+    def scores(self, batch: MaskedBatch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count), named as those of a pair task."""
         wanted_T, logits_T = repeated(batch), self._logits(self.hidden(batch))
         loss = F.binary_cross_entropy_with_logits(logits_T, wanted_T.float(), reduction="sum")
@@ -66,7 +66,7 @@ class RepeatedTokens(MaskedTokens):
         sums = {REPEATED: loss, ACCURACY.format(REPEATED): right_T.sum(), ONES.format(REPEATED): wanted_T.sum()}
         return super().scores(batch) | {name: (total, batch.tokens) for name, total in sums.items()}
 
-    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    def baseline_sums(self, batches: Sequence[MaskedBatch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums of the unigram baseline, and (number of repeated tokens, number of tokens)."""
         found = float(sum(int(repeated(batch).sum()) for batch in batches))
         return super().baseline_sums(batches, counts) | {REPEATED: (found, float(sum(one.tokens for one in batches)))}
@@ -76,7 +76,7 @@ class RepeatedTokens(MaskedTokens):
         return self.repeated_head(hidden_T)[:, 0].float()
 
 
-def repeated(batch: Batch) -> Tensor:
+def repeated(batch: MaskedBatch) -> Tensor:
     """Return whether each original token stands elsewhere in its sequence too, bool (T,). The host does not wait."""
     ids_T = batch.ids_T.index_put((batch.masked_positions_M,), batch.masked_labels_M.to(batch.ids_T.dtype)).long()
     lengths_N = batch.offsets.diff().long()
