@@ -5,6 +5,7 @@ python -m tests.benchmarks job
 python -m tests.benchmarks scale
 python -m tests.benchmarks checkpoint --preset bert-base
 python -m tests.benchmarks embed
+python -m tests.benchmarks run-mlm --token-file tokens.npz --output models/run-mlm --minutes 15
 """
 
 import os
