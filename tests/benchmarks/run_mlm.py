@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipeline.config.checks import require
 from pipeline.corpus import token_file
 from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.reporting import Report, duration
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.hardware import cores
@@ -33,6 +35,7 @@ def run(config: RunMlm, report: Report) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    require(not storage.exists(config.output), f"output ({config.output}) exists already: choose another folder")
     torch.set_num_threads(cores())
     tokens = token_file.read(config.token_file)
     rows = blocks(tokens, config.length)
