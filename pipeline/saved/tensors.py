@@ -33,7 +33,7 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a new file of tensors, which leave a GPU one by one.
+    """Write a new file of tensors. Copies of tensors on a GPU stay in host memory until the file is written.
 
     Raises OSError if the file exists or cannot be written, and ValueError or RuntimeError for tensors that are not
     contiguous or share memory.
