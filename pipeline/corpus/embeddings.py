@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from pipeline.corpus.counts import texts_of
 from pipeline.corpus.prepared import Corpus, Window
@@ -86,7 +86,8 @@ def publish(
     size = tokenizer.vocabulary.size
     vectors = embeddings(cooccurrences(_documents_of(corpus, parsed, tokenizer), size), width)
     with scratch_folder("embeddings") as temporary:
-        save_file({"words": np.ascontiguousarray(vectors)}, temporary / WORDS)
+        # Written here, because a full disk is no OSError in safetensors.
+        (temporary / WORDS).write_bytes(save({"words": np.ascontiguousarray(vectors)}))
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             storage.publish(
                 temporary,

@@ -135,8 +135,8 @@ def _group(tokens_T: Tensor, slots_T: Tensor, real: Tensor, model: Model, layer:
 def block_sparse_attention(qkv: Tensor, layout: BlockLayout, dropout_probability: float) -> Tensor:
     """Return the attention output of every token, with scores scaled by 1 / sqrt(D).
 
-    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. A token of
-    a block that is both global and in the window counts once; a token of a random block that is also one of these (see
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. A token of a block that is both
+    global and in the window counts once; a token of a random block that is also one of these (see
     pipeline.model.random_blocks) counts twice, as published. Dropout applies to the attention weights, also of long
     sequences, for which the published codes have none; its probability must be 0 outside training.
     """

@@ -64,7 +64,7 @@ class GlobalLayout(Layout):
 
 
 def with_global_tokens(layout: Layout, batch: Batch, use: GlobalUse, reach: int) -> Layout:
-    """Return the layout with the batch's global tokens, beside which a token attends to `reach` tokens on each side.
+    """Return the layout with the batch's global tokens; other tokens also attend to `reach` tokens on each side.
 
     The layout is unchanged if no token is global.
     """
@@ -138,8 +138,8 @@ def local_attention(qkv: Tensor, layout: GlobalLayout, dropout_probability: floa
     """Return the attention output of every token over the near and the global tokens of its sequence.
 
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype, with scores scaled by 1 / sqrt(D).
-    Outputs of the global tokens themselves have no meaning. Dropout applies to the
-    attention weights; its probability must be 0 outside training.
+    Outputs of the global tokens themselves have no meaning. Dropout applies to the attention weights; its probability
+    must be 0 outside training.
     """
     if layout.global_tokens.blocks is None:  # the window covers all sequences, and contains their global tokens
         return attention(qkv, layout, dropout_probability)

@@ -1,5 +1,7 @@
 """Read and write safetensors files."""
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,9 @@ from pipeline.errors import CheckpointError, PipelineError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
+
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""The system's error number in a message of safetensors."""
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:
@@ -28,16 +33,20 @@ def read_tensors(location: str) -> dict[str, torch.Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a new file of tensors, which leave a GPU one by one.
+    """Write a new file of tensors. Copies of tensors on a GPU stay in host memory until the file is written.
 
-    Raises FileExistsError if the file exists, and ValueError or RuntimeError for tensors that are not contiguous or
-    share memory.
+    Raises OSError if the file exists or cannot be written, and ValueError or RuntimeError for tensors that are not
+    contiguous or share memory.
     """
     path.touch(exist_ok=False)  # another process may have mapped an existing file, so it is never written over
     try:
         save_file(dict(tensors), path, None if metadata is None else dict(metadata))
-    except Exception:
-        path.unlink()
+    except Exception as error:
+        path.unlink(missing_ok=True)
+        # A full disk is no OSError in safetensors, but callers try again or name the file only after an OSError.
+        if isinstance(error, SafetensorError) and (code := OS_ERROR.search(str(error))):
+            number = int(code[1])
+            raise OSError(number, os.strerror(number), str(path)) from error
         raise
 
 

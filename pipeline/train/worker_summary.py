@@ -43,8 +43,8 @@ def measure_languages(
     """Log the held-out metrics of each language, and return {language: held-out loss}.
 
     Each language with enough text is evaluated on about evaluation.rows rows. The result is empty if all held-out text
-    is in one language. The result is also empty for a loss that compares the rows of a step: the
-    losses of two languages would not be comparable. Every rank must call this function.
+    is in one language. The result is also empty for a loss that compares the rows of a step: the losses of two
+    languages would not be comparable. Every rank must call this function.
     """
     config, corpus = job.config, job.stream.corpus
     languages = [] if module.two_passes else heldout_languages(corpus, config.evaluation.rows)

@@ -1,5 +1,7 @@
 """Safetensors files: written whole and new, or not at all."""
 
+import errno
+import resource
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,15 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "kept"
     with pytest.raises(FileNotFoundError):
         write_tensors(tmp_path / "no" / "file", {"a": WHOLE})
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_an_os_error_and_leaves_nothing(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OSError) as raised:
+            write_tensors(tmp_path / "file", {"a": torch.zeros(1 << 16)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []
