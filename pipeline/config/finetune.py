@@ -13,6 +13,7 @@ from pipeline.config.placement import TrialPlacement
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import DISTILLED, Recipe
 from pipeline.config.similarity import Similarity
+from pipeline.config.task_kind import OwnKind
 from pipeline.config.training import AdamW, LinearDecay
 
 COMMON = (
@@ -21,10 +22,6 @@ COMMON = (
 )
 """Settings that --help shows first."""
 OnBadRows = Literal["refuse", "skip"]
-OwnKind = Literal[
-    "auto", "classification", "regression", "multilabel", "ranking", "similarity", "tags", "spans", "choices"
-]
-"""Values of the setting kind."""
 RATES = ((256, 3e-4), (512, 1e-4))
 """Maximum encoder width -> default peak learning rate. 3e-4 is the highest rate of search.grid "miniatures"."""
 WIDE_RATE = 5e-5

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from pipeline.config.task_kind import Kind
 from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.fine_tuned.tuned import About
 from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
-from pipeline.tasks.task import Kind
 
 TEMPLATE = """\
 # {name}

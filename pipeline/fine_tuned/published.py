@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pipeline.config.cutting import Truncation
+from pipeline.config.task_kind import Kind
 from pipeline.fine_tuned.answer_forms import (
     CHOICE_ANSWERS,
     COSINE_ANSWERS,
@@ -20,7 +21,7 @@ from pipeline.fine_tuned.answer_forms import (
 from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.tagging import CONTINUED
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 
 QUESTION_LENGTH = 384
 """Maximum tokens of a question with its context, as in transformers' scripts; other tasks use all positions."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
+from pipeline.config.task_kind import Kind
 from pipeline.errors import CheckpointError, listed, shown
 from pipeline.files import storage
 from pipeline.fine_tuned.published import PUBLISHED
@@ -26,7 +27,7 @@ from pipeline.saved.tensors import errors_with_location
 from pipeline.saved.weights import padding_rows, tensors_named
 from pipeline.tasks.labels import default_labels
 from pipeline.tasks.prepared import resolved_cutting
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 

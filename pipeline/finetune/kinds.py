@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
+from pipeline.config.task_kind import Kind
 from pipeline.errors import DataError
 from pipeline.finetune import contents, fitting, row_scores
 from pipeline.finetune.candidates import grouped
@@ -18,7 +19,7 @@ from pipeline.finetune.teaching import OF_LABELS, OF_SCORES, Teaching
 from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.ranking import require_ranked
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 
 
 def _accept(*given: Any) -> None:

@@ -12,6 +12,7 @@ from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.finetune.facts import training_facts
@@ -25,7 +26,6 @@ from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
 from pipeline.tasks.tables import texts_table
-from pipeline.tasks.task import Kind
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 

@@ -12,6 +12,7 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
+from pipeline.config.task_kind import Kind
 from pipeline.model.chain import LinearChain
 from pipeline.objectives.chain import add_chain, add_intents
 from pipeline.objectives.choices import ChoiceTask
@@ -22,7 +23,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tokens import AnswerTask, TagTask
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 
 TaskObjective = SequenceTask | SimilarityTask | MatchingTask | RelationTask | TagTask | AnswerTask | ChoiceTask
 Build = Callable[..., TaskObjective]

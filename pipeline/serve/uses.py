@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pipeline.tasks.task import Kind
+from pipeline.config.task_kind import Kind
 
 Use = Literal["embed", "predict", "rerank", "tags", "answers", "fill"]
 ROUTES: dict[Use, str] = {

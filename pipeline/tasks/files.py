@@ -9,19 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.config.task_kind import VALUE_METRICS, Kind
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import content_of
 from pipeline.tables.readers import reader_of
 from pipeline.tables.spans import list_in, require_no_spans
 from pipeline.tasks.labels import MOST_NUMERIC_CLASSES, are_class_numbers, class_names, is_nan, nan_is_missing
-from pipeline.tasks.metrics.ranking import RANKINGS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
     ROWS_PER_CLASS,
-    VALUED,
-    Kind,
     Task,
     finite,
     number_in,
@@ -35,12 +33,6 @@ MOST_ODD = 0.1
 BETWEEN_LABELS = ";"
 """Separator of the labels of a multilabel task within one cell."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
-VALUE_METRICS: dict[Kind, tuple[str, ...]] = {
-    "regression": ("pearson", "spearman", "mean_absolute_error"),
-    "similarity": ("spearman", "pearson"),
-    "ranking": tuple(RANKINGS),
-}
-"""Kind in VALUED -> its metrics; the first one selects settings."""
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """Accepted values of 0/1 columns, in lower case."""
 
@@ -98,7 +90,7 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
     for line, label in labels.items():
         require_no_spans(f"{location}:{line}", str(columns.label), label)
     lists = kind == "multilabel" or kind is None and any(list_in(label) is not None for label in labels.values())
-    if kind in VALUED or not lists and nan_is_missing(labels.values()):
+    if kind in VALUE_METRICS or not lists and nan_is_missing(labels.values()):
         values = [
             (
                 line,
@@ -136,14 +128,15 @@ def own_task(
     is empty, and the task has the labels of the rows, sorted (numerically if all are numbers).
 
     Raises DataError if all labels are the same, or if there are too few rows per inferred class. Also raises DataError
-    for a label that is not a number (kinds in VALUED) or not a list (kind multilabel), unless `skip` ignores such rows.
+    for a label that is not a number (kinds in VALUE_METRICS) or not a list (kind multilabel), unless `skip` ignores
+    such rows.
     """
     requested, kind = kind, kind or _infer_kind(location, texts, skip)
     if kind == "classification":
         texts = _with_labels(texts, class_names(texts["label"].to_pylist()).__getitem__)
     require_trainable(texts, location)
     name = location.rsplit("/", 1)[-1].split(".")[0]
-    if kind in VALUED:
+    if kind in VALUE_METRICS:
         task = Task(name=name, kind=kind, metrics=VALUE_METRICS[kind])
         require_labels(task, location, texts, BadRows(skip=skip))
         return task

@@ -5,8 +5,8 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
 
 from pipeline.config.cutting import Truncation
+from pipeline.config.task_kind import VALUE_METRICS, Kind
 from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
-from pipeline.tasks.files import VALUE_METRICS
 from pipeline.tasks.metrics.lengths import with_lengths
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.rows import (
@@ -23,7 +23,7 @@ from pipeline.tasks.rows import (
     LabelledForm,
     RowForm,
 )
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
 

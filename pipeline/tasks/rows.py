@@ -178,8 +178,6 @@ class LabelledForm:
     """Read a file. Raises PipelineError if it is unreadable, or has labels that the task lacks."""
     own_file: ExampleKind = "table"
     """Format of files, other than tables, that hold such examples."""
-    names_labels: bool = True
-    """Whether labels are in a column, which a split without labels does not name."""
     some_unanswerable: Callable[[Any], bool] = _none_unanswerable
     """Return whether some of the items have no answer."""
     one_class: str = "class"
@@ -193,7 +191,6 @@ WITH_TAGS = LabelledForm(read=_sentences, own_file="conll")
 WITH_ANSWERS = LabelledForm(
     read=_questions,
     own_file="squad",
-    names_labels=False,
     some_unanswerable=lambda items: any(question.impossible for question in items),
 )
 WITH_CHOSEN = LabelledForm(read=_choices)

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError
-from pipeline.tasks.task import Kind, Task, shown
+from pipeline.tasks.task import Task, shown
 
 CHOICES: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "macro_f1", "matthews", "auc", "average_precision"),

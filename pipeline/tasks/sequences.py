@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.cutting import Truncation
+from pipeline.config.task_kind import VALUE_METRICS
 from pipeline.tasks.encoding import encode, mean_logits
 from pipeline.tasks.metrics import label_metrics
 from pipeline.tasks.metrics.label_metrics import majority, tuned_thresholds
@@ -13,7 +14,7 @@ from pipeline.tasks.metrics.label_metrics import score as class_score
 from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.tables import left_out
-from pipeline.tasks.task import NUMBERS, Task
+from pipeline.tasks.task import Task
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
@@ -86,7 +87,7 @@ def predicted_labels(task: Task, outputs: np.ndarray, thresholds: Thresholds) ->
 
     `outputs` is the result of `answers`.
     """
-    if task.kind in NUMBERS:
+    if task.kind in VALUE_METRICS:
         return outputs[:, 0].astype(np.float64)
     if task.kind == "multilabel":
         return (
@@ -126,11 +127,11 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     """Return whether all texts get the same answer although their labels differ.
 
-    In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if an
+    Answers that are numbers count as the same if their range is below a thousandth of the labels' range, or if an
     answer is not finite.
     """
     predicted, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
-    if task.kind == "regression":
+    if task.kind in VALUE_METRICS:
         return not np.isfinite(predicted).all() or bool(np.ptp(predicted) < 1e-3 * max(np.ptp(true), 1e-9))
     return bool((predicted == predicted[:1]).all() and (true != true[:1]).any())
 

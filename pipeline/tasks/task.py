@@ -10,33 +10,14 @@ from typing import Literal
 
 import pyarrow as pa
 
+from pipeline.config.task_kind import VALUE_METRICS, Kind
 from pipeline.errors import DataError, listed, shown
 from pipeline.tables.spans import list_in
 
-Kind = Literal[
-    "classification",
-    "regression",
-    "multilabel",
-    "ranking",
-    "similarity",
-    "matching",
-    "relations",
-    "tags",
-    "spans",
-    "choices",
-]
-"""Predict per text or pair: one class, a number, or several labels. Or score the candidates of a query. Or predict
-from the vectors of texts: the similarity of two texts, the text that matches a text, or the class of a pair. Or predict
-a tag per word, a span of a context that answers a question, or which of several texts continues a context.
-"""
 Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
 """Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
 Script = Literal["squad", "triviaqa", "natural-questions"]
 """Official script whose scores answers to questions get."""
-VALUED = ("regression", "ranking", "similarity")
-"""Kinds of task whose labels are numbers on a scale."""
-NUMBERS = ("regression", "ranking")
-"""Kinds of task whose models give each row one number."""
 FEW_CLASSES = 10
 """With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
@@ -132,8 +113,8 @@ class Task:
         )
 
     def number(self, label: str) -> float:
-        """Return a label's class number; for the kinds in VALUED, its value. Raises ValueError with a short message."""
-        if self.kind in VALUED:
+        """Return a label's class number; if labels are numbers, its value. Raises ValueError with a short message."""
+        if self.kind in VALUE_METRICS:
             return finite(label)
         if self.kind == "choices":
             return float(choice_number(label))

@@ -18,6 +18,7 @@ from pipeline.config.adapters import Bottleneck
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
+from pipeline.config.task_kind import Kind
 from pipeline.export.card import Lineage
 from pipeline.export.cards import CARDS
 from pipeline.export.huggingface import export
@@ -29,7 +30,7 @@ from pipeline.objectives.chain import add_chain
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import folder_of
 from pipeline.tasks import known
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
 pytest.importorskip("transformers")

@@ -24,6 +24,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.model import Model
 from pipeline.config.serve import Serve
+from pipeline.config.task_kind import Kind
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry
 from pipeline.export.registry import alike, at
@@ -38,7 +39,7 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 from pipeline.workflows.serve import _registered

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config.task_kind import VALUE_METRICS
 from pipeline.tasks.task import Task
 
 
@@ -181,13 +182,13 @@ def _metric(name: str, predictions: np.ndarray, labels: np.ndarray, probabilitie
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Return the task's metrics for a constant answer, chosen from the training split's labels.
 
-    Classification: the most frequent class. Regression: the mean value. Multilabel: the labels that more than half of
-    the rows have.
+    Classification: the most frequent class. Multilabel: the labels that more than half of the rows have. Numbers: their
+    mean.
     """
     if task.kind == "multilabel":
         shares = np.tile(train_labels.mean(axis=0), (len(labels), 1))
         return score(task, shares > 0.5, labels, shares)
-    if task.kind == "regression":
+    if task.kind in VALUE_METRICS:
         return score(task, np.full(len(labels), train_labels.mean()), labels)
     counts = np.bincount(train_labels.astype(np.int64), minlength=len(task.labels))
     shares = np.tile(counts / counts.sum(), (len(labels), 1))

@@ -15,6 +15,7 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.embed import Search
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
+from pipeline.config.task_kind import Kind
 from pipeline.embed.model import describe, load
 from pipeline.embed.query_files import Query
 from pipeline.embed.rerank import load_cross_encoder, reranked
@@ -23,7 +24,7 @@ from pipeline.embed.search import Found
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from tests.unit.embed.conftest import Write
 

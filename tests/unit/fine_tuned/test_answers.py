@@ -9,6 +9,7 @@ import torch
 
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
+from pipeline.config.task_kind import Kind
 from pipeline.errors import DataError
 from pipeline.fine_tuned.answer_forms import span_row
 from pipeline.fine_tuned.answers import answer_items, answer_schema, items_of
@@ -19,7 +20,7 @@ from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Thresholds
 from pipeline.tasks.schema import CUT
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)

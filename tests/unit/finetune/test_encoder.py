@@ -7,8 +7,9 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.recipe import Recipe
+from pipeline.config.task_kind import Kind
 from pipeline.finetune.encoder import report_missing_pooler
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.train.initial import Initial
 
 SAID = ["checkpoint: bert.pooler not in the model, so initialised at random"]

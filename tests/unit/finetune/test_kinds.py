@@ -6,12 +6,13 @@ from pipeline.config.adapters import Freeze
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError
 from pipeline.finetune.kinds import TRAINING
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.schema import ENCODED
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 
 MODEL = Model(layers=2, width=16, heads=2, feed_forward=32)
 

@@ -19,6 +19,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.recipe import Recipe
+from pipeline.config.task_kind import Kind
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.files import storage
@@ -39,7 +40,7 @@ from pipeline.grid.planning import grid_name
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.naming import ADDED
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 

@@ -15,6 +15,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
+from pipeline.config.task_kind import Kind
 from pipeline.config.training import Checkpoints
 from pipeline.errors import PipelineError
 from pipeline.export.trained import load_trained
@@ -26,7 +27,7 @@ from pipeline.objectives.masked import HELDOUT_LOSS, MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.predict.forgetting import AFTER, BEFORE, score_forgetting
 from pipeline.saved.run import EVALUATED_ROWS, SUMMARY
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from tests.conftest import Training, finished_run, of_family, text_of

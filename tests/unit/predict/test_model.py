@@ -16,6 +16,7 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
+from pipeline.config.task_kind import Kind
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.inference import word_of
 from pipeline.files import storage
@@ -33,7 +34,7 @@ from pipeline.predict.model import Answerer, answer_table, identify, load, with_
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
 from pipeline.tasks.schema import CUT
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

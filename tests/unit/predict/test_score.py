@@ -11,12 +11,13 @@ from jobs.score import main
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare, Predict, Score
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.finetune import trials
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model_score import detail_lines, shown_figure, table
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import hardware
 

@@ -8,9 +8,10 @@ import torch
 from pipeline.config.finetune import Truncation
 from pipeline.config.model import Model
 from pipeline.config.serve import Serve
+from pipeline.config.task_kind import Kind
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
 LABELS: dict[str, tuple[str, ...]] = {

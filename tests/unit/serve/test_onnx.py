@@ -12,13 +12,14 @@ from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Serve
+from pipeline.config.task_kind import Kind
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.fine_tuned.tuned import About, save_tuned
 from pipeline.objectives.chain import add_chain
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.serve import onnx_encoder
 from pipeline.serve.model import describe_on_cpu, load
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from tests.conftest import tiers, tiny_preset
 

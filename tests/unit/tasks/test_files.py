@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError, DataError
 from pipeline.tables.readers import READERS
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from tests.refusals import refusal
 
 REVIEWS = Columns(first="review", label="stars")

@@ -6,12 +6,13 @@ import pytest
 from pipeline import batch
 from pipeline.batch import collate_labelled
 from pipeline.config.cutting import PassagePooling, Truncation
+from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.schema import ENCODED, PASSAGE_LENGTHS, TEXTS
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Task
 from tests.unit.tasks.test_kinds import CUTTING, VOCABULARY, texts
 
 TASK = Task(name="c", kind="classification", labels=("no", "yes"), metrics=("accuracy",))
