@@ -38,6 +38,47 @@ TEACHER = "teacher.fingerprint"
 """Name of the teacher's fingerprint in the identity of a run."""
 PUBLISHED_TOKENS = 1_000_000 * 256 * 512
 """Maximum training tokens of a published BERT (Devlin et al. 2019, A.2: 1 M steps of 256 sequences of 512 tokens)."""
+TEMPLATE = """\
+# {name}, step {step:,}
+
+{article} {family} encoder with {layers} layers of width {width}, {vocabulary_size:,} vocabulary entries and \
+{parameters:,} parameters. It was pretrained by {objective} with bertstream {version}, from {started}{texts}: {step:,} \
+steps, {tokens:,} tokens, sequences of at most {length} tokens, seed {seed}.
+
+This folder holds {form}; {checked}.
+
+## Use
+
+{use}
+
+## Limitations
+
+{limits}
+
+## Figures
+
+{figures}
+
+## Data
+
+{data}
+
+## Settings
+
+<details><summary>All settings that define the run</summary>
+
+{settings}
+
+</details>
+
+## Lineage
+
+{lineage}
+
+## License
+
+{license}
+"""
 FORMS = {
     "huggingface": "the published format, which `transformers` and `sentence-transformers` read",
     "onnx": "ONNX graphs",
@@ -104,30 +145,35 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
 
 def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     """Return the README.md of an export."""
-    step, settings = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
-    parts = [
-        f"# {lineage.name}, step {step:,}",
-        _introduction(trained, lineage, settings, step),
-        f"This folder holds {_form(trained, kind)}; {made.checked}.",
-        "## Use",
-        _use(trained, made, lineage),
-        *made.extra,
-        "## Limitations",
-        _limits(trained, lineage, settings, step),
-        "## Figures",
-        metrics(lineage.summary, step),
-        "## Data",
-        data(lineage),
-        "## Settings",
-        "<details><summary>All settings that define the run</summary>",
-        table(("setting", "value"), _settings(lineage.recorded["identity"])),
-        "</details>",
-        "## Lineage",
-        table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
-        "## License",
-        license_text(lineage.license),
-    ]
-    return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
+    state, settings = read_state(trained.checkpoint), settings_of(lineage.recorded)
+    step, family = state.step, family_of(trained.model)
+    text = TEMPLATE.format(
+        name=lineage.name,
+        step=step,
+        article=family.article.capitalize(),
+        family=family.title,
+        layers=trained.model.layers,
+        width=trained.model.width,
+        vocabulary_size=trained.vocabulary_size,
+        parameters=_parameters(trained),
+        objective=described(settings.objective, settings.sampling),
+        version=version(),
+        started=_started_from(lineage, settings),
+        texts=_texts(lineage),
+        tokens=state.tokens,
+        length=trained_length(settings),
+        seed=settings.seed,
+        form=_form(trained, kind),
+        checked=made.checked,
+        use="\n\n".join([_use(trained, made, lineage), *made.extra]),
+        limits=_limits(trained, lineage, settings, step),
+        figures=metrics(lineage.summary, step),
+        data=data(lineage),
+        settings=table(("setting", "value"), _settings(lineage.recorded["identity"])),
+        lineage=table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
+        license=license_text(lineage.license),
+    )
+    return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + text
 
 
 def _form(trained: Trained, kind: str) -> str:
@@ -188,22 +234,6 @@ def _results(summary: dict[str, Any] | None, step: int, pipeline: str) -> list[d
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
     """Return metric -> value on held-out text after `step`; an empty dict if the run was not measured at `step`."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
-
-
-def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
-    """Return two sentences: what the model is, and how it was pretrained."""
-    started = _started_from(lineage, settings)
-    family = family_of(trained.model)
-    state = read_state(trained.checkpoint)
-    return (
-        f"{family.article.capitalize()} {family.title} encoder with {trained.model.layers} layers of width "
-        f"{trained.model.width}, "
-        f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
-        f"It was pretrained by {described(settings.objective, settings.sampling)} with bertstream {version()}, "
-        f"from {started}{_texts(lineage)}: "
-        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(settings)} tokens, "
-        f"seed {settings.seed}."
-    )
 
 
 def _started_from(lineage: Lineage, settings: Pretrain) -> str:
