@@ -100,6 +100,7 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
             used = trained_parts(config.objective, config.sampling)
             kept = pads_vocabulary(config.objective)
             initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
-        config, _ = with_teacher(config, initial, report)
+        if config.objective.teacher_gives == "masked words":  # completes the settings, such as the vocabulary
+            config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
     return streams

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Batch
+from pipeline.batch import Batch, MaskedBatch
 from pipeline.config.data import NextSentence, Sampling
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
@@ -25,6 +25,7 @@ from pipeline.model.weights import model_settings, published_config, to_publishe
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.table import build_objective
 from tests.parity.families import ROWS, assert_close, shaken, task_batch, their_inputs
+from tests.unit.objectives.batches import tokens_of
 
 transformers = pytest.importorskip("transformers")
 modeling = pytest.importorskip("transformers.models.big_bird.modeling_big_bird")
@@ -135,9 +136,8 @@ def test_heads_of_pretraining_equal_theirs() -> None:
     ours = shaken(build_objective(Masked(), sampling, SETTINGS, SIZE), 5)
     batch = batch_of(MANY)
     masked = torch.arange(0, batch.tokens, 7)
-    batch = replace(
-        batch, masked_positions_M=masked, masked_labels_M=batch.ids_T[masked].flip(0), not_next_N=torch.ones(7)
-    )
+    labels = batch.ids_T[masked].flip(0)
+    batch = MaskedBatch(**tokens_of(batch), masked_positions_M=masked, masked_labels_M=labels)
     both = alone(theirs_of("BigBirdForPreTraining", ours, "masked"), batch)
     masked_alone = alone(theirs_of("BigBirdForMaskedLM", ours, "masked"), batch)
     with torch.no_grad():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline import api
-from pipeline.batch import Batch
+from pipeline.batch import Batch, StringBatch
 from pipeline.config.data import Sampling, Sentences
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import DistilledVectors
@@ -26,6 +26,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
 from pipeline.train.run_identity import identity
 from tests.conftest import text_of
+from tests.unit.objectives.batches import tokens_of
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
@@ -71,4 +72,4 @@ def test_vectors_of_an_export_are_those_of_sentence_transformers(
 def losses(student: VectorStudent, batch: Batch, teacher: torch.Tensor) -> float:
     """The loss of a batch whose teacher's vectors are given."""
     student.learn_from(lambda texts: teacher)
-    return student(replace(batch, texts=tuple(TEXTS)))["vectors"][0].item()
+    return student(StringBatch(**tokens_of(batch), texts=tuple(TEXTS)))["vectors"][0].item()

@@ -163,7 +163,7 @@ def test_a_grid_of_two_tasks_has_a_model_of_each(
     assert statuses(tmp_path) == ["FINISHED"] * 7
 
 
-@pytest.mark.second
+@pytest.mark.long  # its parts: tests/unit/finetune/test_trial_workers.py
 def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
     small = ("--task", "cola", "--recipe.rows-per-slot", "8", "--trials.cpus", "1", "--trials.workers", "2")
     asked = command(tiny_run, glue, tmp_path / "2", *small)
@@ -384,7 +384,7 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
     assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 2)
 
 
-@pytest.mark.second
+@pytest.mark.long  # its parts: tests/unit/finetune
 def test_all_of_glue_makes_a_submission_file_and_starts_tasks_from_mnli(
     tiny_run: Path,
     tiny_vocabulary: Vocabulary,

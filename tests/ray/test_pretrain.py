@@ -332,7 +332,7 @@ def test_a_run_with_other_settings_is_refused(continued: Continued) -> None:
     assert lines[-2:] == ["counting the rows of the text for tokens (800)", "tokens (800): 2 steps"]
 
 
-@pytest.mark.second
+@pytest.mark.long  # its parts: the killed driver above, tests/unit/train/test_loop.py
 def test_a_killed_worker_of_three_changes_nothing(config: Pretrain, undisturbed: History) -> None:
     three = replace(config, name="killed-worker", workers=3)
     lines: list[str] = []

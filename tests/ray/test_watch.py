@@ -87,6 +87,7 @@ def run_a_broken_module(settings: dict) -> None:
     worker.run(settings)
 
 
+@pytest.mark.long  # its parts: tests/unit/tracking
 def test_an_error_that_restarts_do_not_fix_is_reported_at_once_and_ends_the_run(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
