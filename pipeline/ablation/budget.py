@@ -10,6 +10,7 @@ from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.objective import OF_WORDS
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.files import storage
@@ -100,7 +101,7 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
             used = trained_parts(config.objective, config.sampling)
             kept = pads_vocabulary(config.objective)
             initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
-        if config.objective.teacher_gives == "masked words":  # completes the settings, such as the vocabulary
+        if config.objective.teacher_gives == OF_WORDS:  # completes the settings, such as the vocabulary
             config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
     return streams

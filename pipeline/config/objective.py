@@ -23,12 +23,15 @@ from pipeline.config.needs import (
     Choice,
 )
 
+OF_WORDS, OF_VECTORS = "masked words", "text vectors"
+"""Kinds of teachers, by what they give the student."""
+
 
 class AnyObjective(Choice):
     """Base of the objectives' settings, with the answers of an objective without a teacher and a generator."""
 
     teacher_gives = ""
-    """Kind of the model at the setting `teacher`: "masked words" or "text vectors"; empty: there is no teacher."""
+    """Kind of the model at the setting `teacher`: OF_WORDS or OF_VECTORS; empty: there is no teacher."""
     starts_from_teacher = False
     """Whether the initial weights are those of the teacher, unless the run has an initial model."""
     shares_embeddings = True
@@ -199,7 +202,7 @@ class Distilled(AnyObjective):
     """
     needs = (TEACHERS_VOCABULARY, TEACHERS_WORDS)
     offers = (MASKED_HEAD,)
-    teacher_gives = "masked words"
+    teacher_gives = OF_WORDS
 
     @property
     def starts_from_teacher(self) -> bool:
@@ -282,7 +285,7 @@ class DistilledVectors(AnyObjective):
     needs = (SINGLE_TEXTS, EAGER)
     offers = (LEARNS_TEXTS,)
     eager = "calls a teacher in each step, and the teacher cannot be compiled"
-    teacher_gives = "text vectors"
+    teacher_gives = OF_VECTORS
 
     def __post_init__(self) -> None:
         if self.teacher_width is not None:

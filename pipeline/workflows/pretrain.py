@@ -20,6 +20,7 @@ from pipeline.config.jobs import (
     with_words_rate,
 )
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.objective import OF_VECTORS, OF_WORDS
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.evaluation.blimp import prepare_pairs, read_pairs
@@ -196,8 +197,8 @@ def _with_vector_teacher(config: Pretrain, initial: Initial | None, report: Repo
 
 
 TEACHERS: dict[str, Callable[[Pretrain, Initial | None, Report], tuple[Pretrain, Teacher]]] = {
-    "masked words": with_teacher,
-    "text vectors": _with_vector_teacher,
+    OF_WORDS: with_teacher,
+    OF_VECTORS: _with_vector_teacher,
 }
 """AnyObjective.teacher_gives -> the function that reads the teacher."""
 
