@@ -1,22 +1,31 @@
-"""The main commands of the documents, run as they stand on small files, from text to a comparison of two encoders.
-
-The command that pretrains is run by test_wheel.py.
-"""
+"""The main commands of the documents, run as they stand on small files, from text to a comparison of two encoders."""
 
 import importlib
+import os
+import re
 import shutil
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import requests
 
+from pipeline.command_line import stopping
 from pipeline.saved.checkpoints import folder_of
+from tests.chaos.simulated import free_port
 from tests.documents import Written, commands
+from tests.serving import become_health
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
 SMALLER = {
     "prepare": "--prepare.window-characters 6000 --prepare.piece-characters 1000 --prepare.near-duplicates None",
+    "pretrain": "--vocabulary.size 300 --model.layers 1 --model.width 32 --model.heads 2 --model.feed-forward 64 "
+    "--sampling.maximum-length 32 --batch.rows-per-step 8 --schedule.warmup-steps 2 --evaluation.rows 16 "
+    "--placement.compile off",
     "finetune": "--seeds 1 --recipe.epochs 1 --trials.at-once 1",
     "compare": "--seeds 2 --recipe.epochs 1 --trials.at-once 1",
     "predict": "--actors 1",
@@ -74,3 +83,38 @@ def test_the_commands_of_the_documents_run(here: Path, tiny_run: Path, capsys: p
     run(first("jobs/compare.py", "compare", "my.csv"))
     said = capsys.readouterr().out
     assert "accuracy" in said and "no significant difference on my" in said
+
+
+@pytest.fixture
+def stoppable() -> Iterator[None]:
+    """The handler of SIGTERM, and the note that the process was terminated, as they were before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    stopping.terminated.clear()
+
+
+def test_the_first_commands_of_the_readme_lead_from_text_to_a_served_model(
+    here: Path, capsys: pytest.CaptureFixture[str], stoppable: None
+) -> None:
+    *leading, serve = [written for written in commands() if written.page == "README.md" and written.job][:6]
+    for written in leading:
+        run(written)
+    said = capsys.readouterr().out
+    assert re.search(r"^how do bridges carry their weight\?\nrank +score +id +text\n +1  [01]\.\d+ ", said, re.M)
+    assert list(here.glob("output/finetune/my-*/model/model.safetensors"))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    def ask() -> list[list[float]]:
+        assert become_health(200, url, 60)
+        try:
+            return requests.post(f"{url}/embed", json={"inputs": ["kar mist"]}, timeout=30).json()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        stopped = importlib.import_module("jobs.serve").main([*serve.arguments, "--port", str(port)])
+    assert stopped == 143 and len(asking.result()[0]) == 32
