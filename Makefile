@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue lint check test test-all mutants random-mutants fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue lint check test test-all mutants random-mutants fuzz bench chaos audit cluster-check docs mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -85,6 +85,14 @@ audit: $(VENV)/.installed-test ## ask the public advisories about every pinned v
 
 cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Google Cloud, Kubernetes, SkyPilot) without a cloud
 	@$(BIN)/python -m cluster.check
+
+DOCUMENTS := README.md LICENSE jobs cluster pipeline/README.md pipeline/CHANGELOG.md tests/README.md
+docs: $(VENV)/.installed ## write the documents as a searchable site to build/site
+	@$(BIN)/pip install --quiet --constraint cluster/requirements.txt --editable '.[docs]'
+	@rm -rf build/docs build/site && mkdir -p build/docs && tar cf - $(DOCUMENTS) | tar xf - -C build/docs
+	@cp .github/SECURITY.md build/docs && sed 's,(.github/,(,' CONTRIBUTING.md > build/docs/CONTRIBUTING.md  # a site has no dot folders
+	@$(BIN)/zensical build --config-file .zensical.toml --clean --strict
+	@echo "to read it: $(PYTHON) -m http.server --directory build/site, then http://127.0.0.1:8000"
 
 mlflow: $(VENV)/.installed ## start MLflow on 127.0.0.1 and print its pages
 	@mkdir -p '$(OUTPUT)'

@@ -161,6 +161,12 @@ def test_results_are_a_table_of_questions_with_a_page_each() -> None:
     assert undated == [] and not [name for name, text in pages.items() if "anecdote" in text.lower()]
 
 
+def test_the_site_lists_every_page_but_those_of_one_question() -> None:
+    listed = re.findall(r'"([\w/]+\.md)"', (ROOT / ".zensical.toml").read_text())
+    pages = {str(path.relative_to(ROOT)) for path in documents() if not path.is_relative_to(ROOT / "jobs/results")}
+    assert sorted(listed) == sorted(pages - {".github/SECURITY.md"}), "see nav in .zensical.toml"
+
+
 def test_the_tour_is_small_and_has_no_outputs() -> None:
     content = (ROOT / "jobs/tour.ipynb").read_text()
     cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
