@@ -3,8 +3,6 @@
 Shapes: T tokens of the batch, N sequences, M masked positions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from hashlib import blake2b

@@ -1,7 +1,7 @@
 """Train the variants of an ablation on a file of tokens, without Ray, and compare them as `jobs/ablate.py` does.
 
-    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
-    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --turns 20
+    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
+    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --turns 20
 
 Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time (default:
 1). A finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained:

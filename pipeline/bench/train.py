@@ -1,8 +1,8 @@
 """Train on a file of tokens without Ray and MLflow, in the step and loop of the job `pretrain`.
 
-    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
-    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
+    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.arrow
+    python jobs/bench.py train encoder-s --token-file tokens.arrow --epochs 10
+    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.arrow
 
 Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
 kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a

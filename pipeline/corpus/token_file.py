@@ -67,7 +67,7 @@ class TokenFile:
             tokens=tokens,
             sentence_offsets=_offsets(documents.values),
             document_offsets=_offsets(documents),
-            parents=window["parent"].to_numpy(),
+            parents=np.from_dlpack(window["parent"]),
         )
 
     def encoded_words(self, window: pa.RecordBatch) -> EncodedWords:
@@ -79,7 +79,7 @@ class TokenFile:
             tokens=_ids(words.field("tokens").values),
             word_offsets=_offsets(words.field("tokens")),
             sentence_offsets=_offsets(sentences),
-            sizes=words.field("bytes").to_numpy(),
+            sizes=np.from_dlpack(words.field("bytes")),
         )
 
     def _require_sound(self, window: pa.RecordBatch) -> None:
@@ -93,11 +93,11 @@ class TokenFile:
 
 
 def _ids(values: pa.Array) -> np.ndarray:
-    return values.to_numpy().astype(np.int32)
+    return np.from_dlpack(values).astype(np.int32)  # unlike to_numpy, from_dlpack does not import pandas
 
 
 def _offsets(lists: pa.ListArray) -> np.ndarray:
-    return lists.offsets.to_numpy().astype(np.int64)
+    return np.from_dlpack(lists.offsets).astype(np.int64)
 
 
 def unigram_counts_of_tokens(tokens: TokenFile, characters: int) -> np.ndarray:
@@ -144,7 +144,7 @@ def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
 
 
 def _embeddings(entries: pa.RecordBatch) -> np.ndarray:
-    return entries["embedding"].values.to_numpy().reshape(entries.num_rows, -1)
+    return np.from_dlpack(entries["embedding"].values).reshape(entries.num_rows, -1)
 
 
 def rows_of_window(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> pa.Table:

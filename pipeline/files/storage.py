@@ -4,8 +4,6 @@ A folder is published by its manifest.json, which is written last and holds the 
 without a manifest is not published, and a file that differs from the manifest is damaged.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import hashlib

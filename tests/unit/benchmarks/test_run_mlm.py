@@ -15,8 +15,8 @@ from tests.benchmarks.run_mlm import blocks
 def test_blocks_are_the_texts_between_special_tokens(
     tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    save_tokens(str(tmp_path / "tokens.npz"), tiny_corpus, CachedTokenizer(tiny_vocabulary))
-    tokens = token_file.read(str(tmp_path / "tokens.npz"))
+    save_tokens(str(tmp_path / "tokens.arrow"), tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    tokens = token_file.read(str(tmp_path / "tokens.arrow"))
     flat = blocks(tokens, 16).reshape(-1)
     special = np.isin(flat, (tiny_vocabulary.cls_id, tiny_vocabulary.sep_id))
     texts = np.concatenate([window.tokens for window in tokens.train])
