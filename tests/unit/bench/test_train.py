@@ -208,13 +208,11 @@ def test_a_file_without_examples_ends_the_run(
 
         def first_sentences(*arguments: Any) -> EncodedWindow:
             window = encoded(*arguments)
-            end = window.sentence_offsets[1]
             return replace(
                 window,
-                tokens=window.tokens[:end],
+                tokens=window.tokens[: window.sentence_offsets[1]],
                 sentence_offsets=window.sentence_offsets[:2],
-                document_offsets=np.array([0, 1]),
-                parents=window.parents[:1],
+                document_offsets=np.minimum(window.document_offsets, 1),
             )
 
         patch.setattr(token_file_saving, "encode_window", first_sentences)
