@@ -41,7 +41,8 @@ def row_lengths(
     """Return the lengths of the rows of a file of tokens. `windows`: the most windows to count."""
 
     def of_window(number: int) -> np.ndarray:
-        return pc.list_value_length(rows_of_window(tokens, sampling, seed, number)["ids"]).to_numpy()
+        lengths = pc.list_value_length(rows_of_window(tokens, sampling, seed, number)["ids"])
+        return np.from_dlpack(lengths.combine_chunks())
 
     return RowLengths(of_window, location, windows)
 
