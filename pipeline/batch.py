@@ -192,22 +192,13 @@ def collate(rows: pa.Table | pa.RecordBatch) -> AnyBatch:
     first_lengths = _flat(rows.column("first_length"))
     if (strings := _strings(rows)) is not None:
         return StringBatch(**_flat_sequences(ids, lengths, first_lengths)[1], texts=strings)
-    masked_positions, masked_counts = _flat_lists(rows.column("masked_positions"))
-    not_next, swapped = rows.column("not_next"), rows.column("swapped")
-    return masked_batch(
-        ids=ids,
-        lengths=lengths,
-        first_lengths=first_lengths,
-        masked_positions=masked_positions,
-        masked_labels=_flat_lists(rows.column("masked_labels"))[0],
-        masked_counts=masked_counts,
-        not_next=None if not_next.null_count else _flat(not_next),
-        swapped=None if swapped.null_count else _flat(swapped),
-    )
+    positions, counts = _flat_lists(rows.column("masked_positions"))
+    labels = _flat_lists(rows.column("masked_labels"))[0]
+    pairs = {name: _flat(rows.column(name)) for name in ("not_next", "swapped") if not rows.column(name).null_count}
+    return masked_batch(ids, lengths, first_lengths, positions, labels, counts, **pairs)
 
 
 def masked_batch(
-    *,
     ids: np.ndarray,
     lengths: np.ndarray,
     first_lengths: np.ndarray,
@@ -217,12 +208,10 @@ def masked_batch(
     not_next: np.ndarray | None = None,
     swapped: np.ndarray | None = None,
 ) -> MaskedBatch:
-    """Build a batch from N sequences with T tokens and M masked positions, all as integers.
+    """Build a batch from arrays of integers. Raises ValueError if there are no sequences.
 
-    `ids` (T,) have masks applied. `lengths` (N,) and `first_lengths` (N,) are the tokens of each sequence, and those up
-    to and including the [SEP] of segment A. `masked_positions` (M,) are indices into their own sequences,
-    `masked_labels` (M,) the original ids, `masked_counts` (N,) the masked positions of each sequence. `not_next` or
-    `swapped`, bool (N,), are labels of pairs. Raises ValueError if there are no sequences.
+    `first_lengths` (N,) are the tokens of each sequence up to and including the [SEP] of segment A. `masked_positions`
+    (M,) are indices into their own sequences, of which each has `masked_counts` (N,). `ids` (T,) have masks applied.
     """
     offsets, tensors = _flat_sequences(ids, lengths, first_lengths)
     in_batch = masked_positions + np.repeat(offsets[:-1].astype(np.int64), masked_counts)
