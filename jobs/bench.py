@@ -9,10 +9,10 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py step mini --family electra
     python jobs/bench.py shape mini --family albert
-    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
-    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --blimp BLIMP --at-once 8
-    python jobs/bench.py gpu --token-file tokens.npz --blimp BLIMP
+    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.arrow
+    python jobs/bench.py train encoder-s --token-file tokens.arrow --epochs 10
+    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --blimp BLIMP --at-once 8
+    python jobs/bench.py gpu --token-file tokens.arrow --blimp BLIMP
     python jobs/bench.py serve --checkpoint MODEL
     python jobs/bench.py serve --checkpoint MODEL --unbatched --onnx --seconds 60
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
@@ -37,8 +37,8 @@ from pipeline.command_line.exit_codes import job_main  # noqa: E402
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
     # These benches use all cores, so they run before the limit of one thread is set below. All but finetune and vectors
-    # do not import Ray, and step, train and gpu only torch, NumPy and safetensors, because a GPU machine may have
-    # nothing else.
+    # do not import Ray, and step, train and gpu only torch, NumPy, pyarrow and safetensors, because a GPU machine may
+    # have nothing else.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 

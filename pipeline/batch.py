@@ -3,21 +3,15 @@
 Shapes: T tokens of the batch, N sequences, M masked positions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
-
-from pipeline.text.masked_rows import MaskedRows
-
-if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py step` may not have pyarrow
-    import pyarrow as pa
 
 IGNORED = -100
 """Label that counts in no loss, as torch's default."""
@@ -184,7 +178,7 @@ def unpack(batch: Kind, packed: Tensor) -> Kind:
     return dataclasses.replace(batch, **views)
 
 
-def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> AnyBatch:
+def collate(rows: pa.Table | pa.RecordBatch) -> AnyBatch:
     """Collate all rows, in their order, into one flat batch.
 
     A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP], and one for
@@ -192,38 +186,40 @@ def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> AnyBatch:
     labels of pairs, one of its subclasses. Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other
     columns. Raises ValueError if there are no rows.
     """
-    if isinstance(rows, MaskedRows):
-        return _collate_masked(rows)
     if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
         return _collate_two_texts(rows)
     ids, lengths = _flat_lists(rows.column("ids"))
     first_lengths = _flat(rows.column("first_length"))
     if (strings := _strings(rows)) is not None:
         return StringBatch(**_flat_sequences(ids, lengths, first_lengths)[1], texts=strings)
-    masked_positions, masked_counts = _flat_lists(rows.column("masked_positions"))
-    not_next, swapped = rows.column("not_next"), rows.column("swapped")
-    return _collate_masked(
-        MaskedRows(
-            ids=ids,
-            lengths=lengths,
-            first_lengths=first_lengths,
-            masked_positions=masked_positions,
-            masked_labels=_flat_lists(rows.column("masked_labels"))[0],
-            masked_counts=masked_counts,
-            not_next=None if not_next.null_count else _flat(not_next),
-            swapped=None if swapped.null_count else _flat(swapped),
-        )
-    )
+    positions, counts = _flat_lists(rows.column("masked_positions"))
+    labels = _flat_lists(rows.column("masked_labels"))[0]
+    pairs = {name: _flat(rows.column(name)) for name in ("not_next", "swapped") if not rows.column(name).null_count}
+    return masked_batch(ids, lengths, first_lengths, positions, labels, counts, **pairs)
 
 
-def _collate_masked(rows: MaskedRows) -> MaskedBatch:
-    offsets, tensors = _flat_sequences(rows.ids, rows.lengths, rows.first_lengths)
-    masked_positions = rows.masked_positions + np.repeat(offsets[:-1].astype(np.int64), rows.masked_counts)
-    tensors |= {"masked_positions_M": _int64(masked_positions), "masked_labels_M": _int64(rows.masked_labels)}
-    if rows.not_next is not None:
-        return NextSentenceBatch(**tensors, not_next_N=_int64(rows.not_next))
-    if rows.swapped is not None:
-        return SentenceOrderBatch(**tensors, swapped_N=_int64(rows.swapped))
+def masked_batch(
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    first_lengths: np.ndarray,
+    masked_positions: np.ndarray,
+    masked_labels: np.ndarray,
+    masked_counts: np.ndarray,
+    not_next: np.ndarray | None = None,
+    swapped: np.ndarray | None = None,
+) -> MaskedBatch:
+    """Build a batch from arrays of integers. Raises ValueError if there are no sequences.
+
+    `first_lengths` (N,) are the tokens of each sequence up to and including the [SEP] of segment A. `masked_positions`
+    (M,) are indices into their own sequences, of which each has `masked_counts` (N,). `ids` (T,) have masks applied.
+    """
+    offsets, tensors = _flat_sequences(ids, lengths, first_lengths)
+    in_batch = masked_positions + np.repeat(offsets[:-1].astype(np.int64), masked_counts)
+    tensors |= {"masked_positions_M": _int64(in_batch), "masked_labels_M": _int64(masked_labels)}
+    if not_next is not None:
+        return NextSentenceBatch(**tensors, not_next_N=_int64(not_next))
+    if swapped is not None:
+        return SentenceOrderBatch(**tensors, swapped_N=_int64(swapped))
     return MaskedBatch(**tensors)
 
 
@@ -388,12 +384,17 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
 
 
 def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    return np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in _chunks(column)])
+    return np.concatenate([_numpy(chunk) for chunk in _chunks(column)])
 
 
 def _flat_lists(column: pa.ChunkedArray | pa.Array, kind: type[np.generic] = np.int64) -> tuple[np.ndarray, np.ndarray]:
     """Return all values of a list column as one new array of type `kind`, and the lengths of the lists."""
     # flatten() and offsets respect the bounds of a sliced array; the attribute `values` does not.
-    values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
-    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]
+    values = [_numpy(chunk.flatten()) for chunk in _chunks(column)]
+    lengths = [np.diff(_numpy(chunk.offsets)) for chunk in _chunks(column)]
     return np.concatenate(values, dtype=kind), np.concatenate(lengths)
+
+
+def _numpy(values: pa.Array) -> np.ndarray:
+    """Return values without nulls, booleans as uint8. `to_numpy` would import pandas, which takes half a second."""
+    return np.from_dlpack(values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values)

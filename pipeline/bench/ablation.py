@@ -1,7 +1,7 @@
 """Train the variants of an ablation on a file of tokens, without Ray, and compare them as `jobs/ablate.py` does.
 
-    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
-    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --turns 20
+    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
+    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --turns 20
 
 Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time (default:
 1). A finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained:
@@ -46,7 +46,6 @@ from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import duration, no_op, print_line
 from pipeline.saved.run import run_folder
-from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
 from pipeline.train.counted_steps import steps_for_tokens
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
@@ -78,7 +77,7 @@ def _step_of(config: Pretrain, tokens: TokenFile, device: torch.device) -> Calla
     while sum(table.num_rows for table in rows) < needed:
         rows.append(rows_of_window(tokens, config.sampling, config.seed, len(rows)))
     batch = config.batch
-    slots = list(islice(cut_into_slots(iter(rows), batch.slot_rows, concatenate), batch.slots_per_step))
+    slots = list(islice(cut_into_slots(iter(rows), batch.slot_rows), batch.slots_per_step))
     precision = chosen_precision(config.placement, device)
     module = build_module(config, tokens.vocabulary.size, device, precision)
     optimizer = build_optimizer(config.optimizer, module)

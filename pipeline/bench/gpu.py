@@ -1,9 +1,10 @@
 """Measure a GPU: slots by size, training steps and their longest kernels, then a real training.
 
-The bench needs no Ray. The training is of bert-small on a file of tokens (`python jobs/bench.py tokens`), for the time
-that is left, with its held-out loss and, with --blimp, its accuracy on minimal pairs.
+The bench needs torch, NumPy, pyarrow and safetensors, and no Ray. The training is of bert-small on a file of tokens
+(`python jobs/bench.py tokens`), for the time that is left, with its held-out loss and, with --blimp, its accuracy on
+minimal pairs.
 
-    python jobs/bench.py gpu --token-file tokens.npz --blimp BLIMP
+    python jobs/bench.py gpu --token-file tokens.arrow --blimp BLIMP
 """
 
 import argparse

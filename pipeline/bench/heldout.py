@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.token_file import TokenFile, with_int32_tokens
+from pipeline.corpus.token_file import TokenFile
 from pipeline.evaluation.evaluate import SEED, heldout_shares
 from pipeline.evaluation.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
-from pipeline.text.encoded_window import make_masked_rows
 from pipeline.text.encoded_words import EncodedWords
+from pipeline.text.example_table import masked_examples
 
 
 def heldout_batches(
@@ -21,8 +21,8 @@ def heldout_batches(
     """
     batches = []
     for index, window, share in heldout_shares(tokens.heldout, rows, rank, world):
-        made = make_masked_rows(
-            with_int32_tokens(window),
+        made = masked_examples(
+            tokens.encoded_window(window),
             tokens.vocabulary,
             sampling,
             seed=SEED,
@@ -49,6 +49,7 @@ def _sampled_sentences(
     tokens: TokenFile, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[EncodedWords, list[int]]]:
     """Yield sampled sentences, cut to `longest` words, each with the indices of its words to mask."""
-    for index, window, share in heldout_shares(tokens.heldout_words, sentences, rank, world):
-        for number, masked in sample_words(window.lengths(longest), index, share):
-            yield window.sentence(number, longest), masked
+    for index, window, share in heldout_shares(tokens.heldout, sentences, rank, world):
+        words = tokens.encoded_words(window)
+        for number, masked in sample_words(words.lengths(longest), index, share):
+            yield words.sentence(number, longest), masked

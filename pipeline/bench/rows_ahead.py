@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from itertools import count
 from multiprocessing import get_context
 
+import pyarrow as pa
+
 from pipeline.config.data import Sampling
 from pipeline.corpus.token_file import RowMaker
 from pipeline.errors import DataError
-from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.pairs import needed_documents
 
 MAKERS = 2
 """Processes that make rows."""
 AHEAD = 4
 """Windows whose rows are prefetched, over all processes."""
-RowsFrom = Callable[[int, Sampling], Iterator[MaskedRows]]
+RowsFrom = Callable[[int, Sampling], Iterator[pa.Table]]
 """First window, sampling -> endless iterator of rows in the global order, a window at a time."""
 
 
@@ -30,8 +31,8 @@ def rows_ahead(location: str, seed: int, windows: int) -> Generator[RowsFrom]:
     """
     with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, seed)) as makers:
 
-        def tables(first: int, sampling: Sampling) -> Iterator[MaskedRows]:
-            pending: deque[Future[MaskedRows]] = deque()
+        def tables(first: int, sampling: Sampling) -> Iterator[pa.Table]:
+            pending: deque[Future[pa.Table]] = deque()
             empty = 0
             for number in count(first):
                 pending.append(makers.submit(RowMaker.make, number, sampling))

@@ -19,7 +19,8 @@ from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer, encode_directly
 from pipeline.text.encoded_window import assemble, sentence_begins
-from pipeline.text.examples import example_table, make_examples, window_sentences
+from pipeline.text.example_table import example_table
+from pipeline.text.examples import make_examples, window_sentences
 from pipeline.text.masking import mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator

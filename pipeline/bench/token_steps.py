@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow.compute as pc
 
 from pipeline.command_line.arguments import Argument, Extra, extras
 from pipeline.config.data import Sampling
@@ -40,7 +41,8 @@ def row_lengths(
     """Return the lengths of the rows of a file of tokens. `windows`: the most windows to count."""
 
     def of_window(number: int) -> np.ndarray:
-        return rows_of_window(tokens, sampling, seed, number).lengths
+        lengths = pc.list_value_length(rows_of_window(tokens, sampling, seed, number)["ids"])
+        return np.from_dlpack(lengths.combine_chunks())
 
     return RowLengths(of_window, location, windows)
 

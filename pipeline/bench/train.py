@@ -1,12 +1,12 @@
-"""Train on a file of tokens without Ray, in the step and loop of the job `pretrain`, with torch, NumPy and safetensors.
+"""Train on a file of tokens without Ray and MLflow, in the step and loop of the job `pretrain`.
 
-    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
-    python jobs/bench.py train encoder-s --token-file tokens.npz --epochs 10
-    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.npz
+    python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.arrow
+    python jobs/bench.py train encoder-s --token-file tokens.arrow --epochs 10
+    torchrun --nproc-per-node 8 jobs/bench.py train bert-base --token-file tokens.arrow
 
 Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
 kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a
-stopped run cannot be continued.
+stopped run cannot be continued. A clone of the repository, torch, NumPy, pyarrow and safetensors are enough.
 """
 
 import os
@@ -15,8 +15,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+import pyarrow as pa
 import torch
 import torch.distributed as dist
 
@@ -58,7 +59,6 @@ from pipeline.reporting import Report, no_op, print_line
 from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.naming import with_name
 from pipeline.saved.run import run_folder
-from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.train.automatic import Where, free_memory, with_choices
 from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State
@@ -77,11 +77,6 @@ from pipeline.train.outcome import outcome
 from pipeline.train.summary import figures, progress_reporter
 from pipeline.train.work import Work
 
-if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what teachers need
-    import pyarrow as pa
-
-
-Rows = TypeVar("Rows", MaskedRows, "pa.Table")
 RESULT = "result.json"
 """File in a run's folder: what the run measured."""
 
@@ -95,14 +90,11 @@ class Rank:
     device: torch.device
 
 
-def slots(tables: Iterator[Rows], rows_per_slot: int, join: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:
-    """Yield slots of `rows_per_slot` rows, cut from the rows of all `tables`. Drop an incomplete last slot.
-
-    `join` returns the rows of several tables as one table.
-    """
-    held: list[Rows] = []
+def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
+    """Yield slots of `rows_per_slot` rows, cut from the rows of all `tables`. Drop an incomplete last slot."""
+    held: list[pa.Table] = []
     for table in tables:
-        rows = join([*held, table])
+        rows = pa.concat_tables([*held, table])
         whole = rows.num_rows // rows_per_slot * rows_per_slot
         yield from (rows.slice(start, rows_per_slot) for start in range(0, whole, rows_per_slot))
         held = [rows.slice(whole, rows_per_slot)]
@@ -231,17 +223,17 @@ def _trained(
     if config.objective.starts_from_teacher:
         say(module.start_from_teacher())
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
-        set_word_embeddings(module, torch.from_numpy(tokens.words))
+        set_word_embeddings(module, torch.tensor(tokens.words))
     windows = len(tokens.train)
     work = replace(_work(config, tokens, rank, precision, say), drop_graphs=drop_graphs)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
     with rows_ahead(location, config.seed, windows) as rows:
 
         @contextmanager
-        def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[MaskedRows]]]:
+        def opened(config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[pa.Table]]]:
             cursor = cursor_for_phase(state.cursor, phase, state.step)
             tables = rows(row_after(cursor, windows)[0] if cursor else 0, phase.sampling)
-            own_slots = islice(slots(tables, phase.batch.slot_rows, concatenate), rank.rank, None, rank.world)
+            own_slots = islice(slots(tables, phase.batch.slot_rows), rank.rank, None, rank.world)
             yield replace(work, config=config, heldout=_heldout(phase, config, tokens, rank)), own_slots
 
         compiling = compiles(config, size, rank.device, 0, say)

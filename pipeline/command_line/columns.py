@@ -1,6 +1,6 @@
 """Align tables for a terminal.
 
-Hand-written because a machine for `bench.py gpu` may have torch and NumPy only.
+Hand-written because a machine for `bench.py gpu` may have no rich.
 """
 
 from collections.abc import Iterable, Sequence

@@ -91,7 +91,7 @@ class Tokens:
     corpus: Location
     """Folder of a prepared corpus, in one language and without weights."""
     file: Location
-    """File to write, such as tokens.npz. It must not exist."""
+    """File to write, such as tokens.arrow. It must not exist."""
     vocabulary: VocabularySettings
     """A given vocabulary (vocabulary.path)."""
     windows: int | None = None

@@ -19,7 +19,8 @@ from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_fac
 from pipeline.errors import DataError
 from pipeline.on_ray import ray_private
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
-from pipeline.text.examples import make_examples, with_positions
+from pipeline.text.example_table import with_positions
+from pipeline.text.examples import make_examples
 from pipeline.text.pairs import needed_documents
 from pipeline.text.vocabulary import Vocabulary
 

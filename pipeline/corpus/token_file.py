@@ -1,100 +1,139 @@
 """A file of tokens: the windows of a prepared corpus, encoded.
 
-A machine with torch, NumPy and safetensors alone trains on it. The file is a NumPy archive (.npz). An English word
-takes about three bytes.
+A machine without Ray trains on it. The file is an Arrow IPC file, whose record batches are mapped into memory. A record
+batch is a window, first those for training, and its rows are documents:
+
+- `parent`: equal numbers for documents of one parent;
+- `sentences`: the tokens of each sentence, uint16 if the vocabulary is small enough, else int32;
+- `words`: the words of each sentence, split at white space, as their `tokens` and their UTF-8 `bytes`; null in windows
+  for training.
+
+If the file has word embeddings, the rows of a last record batch are the entries of the vocabulary, and `embedding` has
+their vectors.
 """
 
-import io
 import json
 import multiprocessing
 import os
 import signal
 import threading
-import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline.config.data import Sampling
 from pipeline.corpus.order import permutation
 from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.text.added_tokens import AddedToken
-from pipeline.text.encoded_window import EncodedWindow, make_masked_rows
+from pipeline.text.encoded_window import EncodedWindow
 from pipeline.text.encoded_words import EncodedWords
-from pipeline.text.masked_rows import MaskedRows
+from pipeline.text.example_table import masked_examples, with_positions
 from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
 
-VERSION = 2
-TRAIN, HELDOUT, HELDOUT_WORDS = "train", "heldout", "heldout_words"
-"""Parts of the file. TRAIN and HELDOUT have the arrays WINDOW_ARRAYS, named PART_ARRAY; HELDOUT_WORDS
-has WORD_ARRAYS."""
-WINDOW_ARRAYS = ("tokens", "sentence_tokens", "document_sentences", "parents", "window_documents")
-"""The ids of all windows; the tokens of each sentence, the sentences and the parent of each document, the documents of
-each window.
-"""
-WORD_ARRAYS = ("tokens", "word_tokens", "sizes", "sentence_words", "window_sentences")
-"""The ids of all words; the tokens and the UTF-8 bytes of each word, the words of each sentence, the sentences of each
-window.
+VERSION = 3
+ABOUT = b"about"
+"""Key of the schema's metadata: JSON with version, corpus, vocabulary, the characters of each training window, and the
+number of held-out windows.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenFile:
-    """The contents of a file of tokens."""
+    """A file of tokens. Its windows are read when they are needed (`encoded_window`)."""
 
+    location: str
     vocabulary: Vocabulary
     corpus: str
     """Fingerprint of the corpus."""
-    train: tuple[EncodedWindow, ...]
-    """Training windows; their tokens are uint16 if the vocabulary is small enough, as in `heldout`."""
+    train: tuple[pa.RecordBatch, ...]
     characters: tuple[int, ...]
     """Characters of each training window."""
-    heldout: tuple[EncodedWindow, ...]
-    heldout_words: tuple[EncodedWords, ...]
-    """The words of each held-out window."""
+    heldout: tuple[pa.RecordBatch, ...]
     words: np.ndarray | None
     """float32 (V, width): word embeddings from co-occurrence counts; None if the file has none."""
+
+    def encoded_window(self, window: pa.RecordBatch) -> EncodedWindow:
+        """Return a window's sentences. Raises DataError if it is damaged."""
+        self._require_sound(window)
+        documents = window["sentences"]
+        tokens = _ids(documents.values.values)
+        if tokens.max(initial=0) >= self.vocabulary.size:
+            raise self._damaged("a token is not in the vocabulary")
+        return EncodedWindow(
+            tokens=tokens,
+            sentence_offsets=_offsets(documents.values),
+            document_offsets=_offsets(documents),
+            parents=np.from_dlpack(window["parent"]),
+        )
+
+    def encoded_words(self, window: pa.RecordBatch) -> EncodedWords:
+        """Return the words of a held-out window. Raises DataError if it is damaged."""
+        self._require_sound(window)
+        sentences = window["words"].values
+        words = sentences.values
+        return EncodedWords(
+            tokens=_ids(words.field("tokens").values),
+            word_offsets=_offsets(words.field("tokens")),
+            sentence_offsets=_offsets(sentences),
+            sizes=np.from_dlpack(words.field("bytes")),
+        )
+
+    def _require_sound(self, window: pa.RecordBatch) -> None:
+        try:
+            window.validate(full=True)  # wrong offsets would read other memory
+        except pa.ArrowInvalid as error:
+            raise self._damaged(storage.first_line(error)) from error
+
+    def _damaged(self, problem: str) -> DataError:
+        return DataError(f"{self.location} is damaged ({problem}): write it again with `python jobs/bench.py tokens`")
+
+
+def _ids(values: pa.Array) -> np.ndarray:
+    return np.from_dlpack(values).astype(np.int32)  # unlike to_numpy, from_dlpack does not import pandas
+
+
+def _offsets(lists: pa.ListArray) -> np.ndarray:
+    return np.from_dlpack(lists.offsets).astype(np.int64)
 
 
 def unigram_counts_of_tokens(tokens: TokenFile, characters: int) -> np.ndarray:
     """Return the occurrences of each vocabulary entry in the first windows with `characters` characters, int64 (V,)."""
     windows = int(np.searchsorted(np.cumsum(tokens.characters), characters)) + 1
-    ids = np.concatenate([window.tokens for window in tokens.train[:windows]])
+    ids = np.concatenate([tokens.encoded_window(window).tokens for window in tokens.train[:windows]])
     return np.bincount(ids, minlength=tokens.vocabulary.size)
 
 
 def read(location: str) -> TokenFile:
     """Read a file of tokens. Raises DataError if it cannot be read."""
     try:
-        with np.load(io.BytesIO(storage.read_bytes(location)), allow_pickle=False) as file:
-            about = json.loads(file["about"].tobytes())
-            if about["version"] != VERSION:
-                raise DataError(
-                    f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
-                )
-            return TokenFile(
-                vocabulary=_vocabulary_of(about["vocabulary"]),
-                corpus=about["corpus"],
-                train=tuple(_windows_of(_arrays(file, TRAIN, WINDOW_ARRAYS))),
-                characters=tuple(file["window_characters"].tolist()),
-                heldout=tuple(_windows_of(_arrays(file, HELDOUT, WINDOW_ARRAYS))),
-                heldout_words=tuple(_words_of(_arrays(file, HELDOUT_WORDS, WORD_ARRAYS))),
-                words=file.get("words"),
+        file = pa.ipc.open_file(storage.open_mapped(location))
+        about = json.loads((file.schema.metadata or {})[ABOUT])
+        if about["version"] != VERSION:
+            raise DataError(
+                f"{location} has version {about['version']}, and this program reads {VERSION}: write it again with "
+                "`python jobs/bench.py tokens`"
             )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
+        batches = tuple(map(file.get_batch, range(file.num_record_batches)))
+        train = len(about["characters"])
+        windows = train + about["heldout"]
+        return TokenFile(
+            location=location,
+            vocabulary=_vocabulary_of(about["vocabulary"]),
+            corpus=about["corpus"],
+            train=batches[:train],
+            characters=tuple(about["characters"]),
+            heldout=batches[train:windows],
+            words=_embeddings(batches[windows]) if len(batches) > windows else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise DataError(
             f"{location} is not a file of tokens ({storage.first_line(error)}): write one with "
             "`python jobs/bench.py tokens`"
         ) from error
-
-
-def _arrays(file: Any, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    return {name: file[f"{part}_{name}"] for name in names}
 
 
 def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
@@ -104,75 +143,26 @@ def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
     return Vocabulary(**values)
 
 
-def _windows_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWindow]:
-    """Yield the windows of a part with the arrays WINDOW_ARRAYS."""
-    levels = [arrays[name] for name in ("window_documents", "document_sentences", "sentence_tokens")]
-    for documents, _, document_offsets, sentence_offsets, tokens in _windows_in(*levels, arrays["tokens"]):
-        yield EncodedWindow(
-            tokens=tokens,
-            sentence_offsets=sentence_offsets,
-            document_offsets=document_offsets,
-            parents=arrays["parents"][documents],
-        )
+def _embeddings(entries: pa.RecordBatch) -> np.ndarray:
+    return np.from_dlpack(entries["embedding"].values).reshape(entries.num_rows, -1)
 
 
-def _words_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWords]:
-    """Yield the words of each window of a part with the arrays WORD_ARRAYS."""
-    levels = [arrays[name] for name in ("window_sentences", "sentence_words", "word_tokens")]
-    for _, words, sentence_offsets, word_offsets, tokens in _windows_in(*levels, arrays["tokens"]):
-        yield EncodedWords(
-            tokens=tokens, word_offsets=word_offsets, sentence_offsets=sentence_offsets, sizes=arrays["sizes"][words]
-        )
-
-
-def _windows_in(
-    window_counts: np.ndarray, outer_counts: np.ndarray, inner_counts: np.ndarray, tokens: np.ndarray
-) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield (outer, inner, outer_offsets, inner_offsets, tokens) for each window.
-
-    `window_counts` has the outer units of each window, `outer_counts` the inner units of each outer unit, and
-    `inner_counts` the tokens of each inner unit. `outer` and `inner` are the window's units; the offsets begin at 0:
-    those of outer units in the window's inner units, and those of inner units in its tokens. Raises ValueError if the
-    arrays do not fit together.
-    """
-    counts = (window_counts, outer_counts, inner_counts)
-    windows, outer, inner = (np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts)
-    if [windows[-1], outer[-1], inner[-1]] != [len(outer_counts), len(inner_counts), len(tokens)]:
-        raise ValueError("its arrays do not fit together")
-    for first, last in pairwise(windows):
-        outer_offsets = outer[first : last + 1]
-        start, end = outer_offsets[[0, -1]]
-        inner_offsets = inner[start : end + 1]
-        yield (
-            slice(first, last),
-            slice(start, end),
-            outer_offsets - start,
-            inner_offsets - inner_offsets[0],
-            tokens[inner_offsets[0] : inner_offsets[-1]],
-        )
-
-
-def rows_of_window(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> MaskedRows:
-    """Return the rows of a training window: those that the stream makes, if the file has all training windows.
+def rows_of_window(tokens: TokenFile, sampling: Sampling, seed: int, number: int) -> pa.Table:
+    """Return the rows (schema ROW) of a training window: those of the stream, if the file has all training windows.
 
     `number` counts windows through all epochs.
     """
     epoch, position = divmod(number, len(tokens.train))
     window = int(permutation(seed, epoch, len(tokens.train))[position])
-    return make_masked_rows(
-        with_int32_tokens(tokens.train[window]),
+    examples = masked_examples(
+        tokens.encoded_window(tokens.train[window]),
         tokens.vocabulary,
         sampling,
         seed=seed,
         copy=sampling.copy_of_epoch(epoch),
         window=window,
-        position=(epoch, position),
     )
-
-
-def with_int32_tokens(encoded: EncodedWindow) -> EncodedWindow:
-    """Return the window with int32 tokens; those of a file may be uint16."""
-    return replace(encoded, tokens=encoded.tokens.astype(np.int32))
+    return with_positions(examples, epoch, position)
 
 
 class RowMaker:
@@ -192,7 +182,7 @@ class RowMaker:
         cls.tokens, cls.seed = read(location), seed
 
     @classmethod
-    def make(cls, number: int, sampling: Sampling) -> MaskedRows:
+    def make(cls, number: int, sampling: Sampling) -> pa.Table:
         """Return the rows of a window; `number` counts windows through all epochs."""
         return rows_of_window(cls.tokens, sampling, cls.seed, number)
 

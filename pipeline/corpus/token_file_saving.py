@@ -1,24 +1,20 @@
 """Write a file of tokens (token_file.py) from a prepared corpus."""
 
-import io
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.corpus.token_file import HELDOUT, HELDOUT_WORDS, TRAIN, VERSION
+from pipeline.corpus.token_file import ABOUT, VERSION
 from pipeline.corpus.weights import text_by_language
 from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
-from pipeline.text.encoded_words import EncodedWords, encode_words
-from pipeline.text.examples import encode_window, window_sentences
+from pipeline.text.examples import encode_window, encode_words, window_sentences
 
 
 def save_tokens(
@@ -31,34 +27,50 @@ def save_tokens(
     several languages.
     """
     _require_plain(corpus)
-    train = corpus.train[:windows]
-    encoded = [encode_window(read_window(corpus, window), tokenizer) for window in train]
-    texts = [read_window(corpus, window) for window in corpus.heldout[:EVALUATED_WINDOWS]]
-    heldout = [encode_window(documents, tokenizer) for documents in texts]
-    heldout_words = [_encoded_words(documents, tokenizer) for documents in texts]
-    size = tokenizer.vocabulary.size
-    about = {"version": VERSION, "corpus": corpus.fingerprint, "vocabulary": asdict(tokenizer.vocabulary)}
-    kind = np.uint16 if size <= 2**16 else np.int32
-    arrays: dict[str, Any] = {
-        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
-        "window_characters": np.array([window.characters for window in train], np.int64),
-        **{f"{TRAIN}_{name}": values for name, values in _window_arrays(encoded, kind).items()},
-        **{f"{HELDOUT}_{name}": values for name, values in _window_arrays(heldout, kind).items()},
-        **{f"{HELDOUT_WORDS}_{name}": values for name, values in _word_arrays(heldout_words, kind).items()},
+    train, heldout = corpus.train[:windows], corpus.heldout[:EVALUATED_WINDOWS]
+    vocabulary = tokenizer.vocabulary
+    about = {
+        "version": VERSION,
+        "corpus": corpus.fingerprint,
+        "vocabulary": asdict(vocabulary),
+        "characters": [window.characters for window in train],
+        "heldout": len(heldout),
     }
-    if words is not None:
-        # Imported here because they import Ray and scikit-learn, which a file without word embeddings does not need.
-        from pipeline.corpus.embeddings import CHARACTERS
-        from pipeline.corpus.vocabulary import first_windows
-        from pipeline.text.cooccurrence import cooccurrences, embeddings
+    schema = _schema(pa.uint16() if vocabulary.size <= 2**16 else pa.int32(), {ABOUT: json.dumps(about)})
+    encoded = [encode_window(read_window(corpus, window), tokenizer) for window in train]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as file:
+        for window in encoded:
+            file.write_batch(_window_batch(schema, window))
+        for documents in (read_window(corpus, window) for window in heldout):
+            file.write_batch(_window_batch(schema, encode_window(documents, tokenizer), _words(documents, tokenizer)))
+        if words is not None:
+            # Imported here because they import Ray and scikit-learn, which files without word embeddings do not need.
+            from pipeline.corpus.embeddings import CHARACTERS
+            from pipeline.corpus.vocabulary import first_windows
+            from pipeline.text.cooccurrence import cooccurrences, embeddings
 
-        counted = encoded[: len(first_windows(corpus, CHARACTERS))]
-        documents = (ids for window in counted for ids in _documents_of(window))
-        arrays["words"] = embeddings(cooccurrences(documents, size), words)
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    storage.write_bytes(location, file.getvalue())
+            counted = encoded[: len(first_windows(corpus, CHARACTERS))]
+            texts = (ids for window in counted for ids in _documents_of(window))
+            vectors = embeddings(cooccurrences(texts, vocabulary.size), words)
+            offsets = np.arange(0, vectors.size + 1, words)
+            file.write_batch(_batch(schema, len(vectors), embedding=_lists(offsets, pa.array(vectors.ravel()))))
+    storage.write_bytes(location, sink.getvalue())
     return sum(len(window.tokens) for window in encoded)
+
+
+def _schema(ids: pa.DataType, metadata: dict[bytes, str]) -> pa.Schema:
+    """Return the columns of a file (token_file.py)."""
+    word = pa.struct([("tokens", pa.list_(ids)), ("bytes", pa.int32())])
+    return pa.schema(
+        {
+            "parent": pa.int32(),
+            "sentences": pa.list_(pa.list_(ids)),
+            "words": pa.list_(pa.list_(word)),
+            "embedding": pa.list_(pa.float32()),
+        },
+        metadata,
+    )
 
 
 def _require_plain(corpus: Corpus) -> None:
@@ -73,36 +85,32 @@ def _require_plain(corpus: Corpus) -> None:
         )
 
 
-def _encoded_words(documents: pa.Table, tokenizer: CachedTokenizer) -> EncodedWords:
-    sentences, _ = window_sentences(documents)
-    return encode_words([sentence.split() for sentence in sentences], tokenizer)
+def _words(documents: pa.Table, tokenizer: CachedTokenizer) -> pa.ListArray:
+    """Return the words of each document's sentences: the column `words`."""
+    sentences, document_offsets = window_sentences(documents)
+    encoded = encode_words([sentence.split() for sentence in sentences], tokenizer)
+    tokens = _lists(encoded.word_offsets, pa.array(encoded.tokens))
+    words = pa.StructArray.from_arrays([tokens, pa.array(encoded.sizes)], ["tokens", "bytes"])
+    return _lists(document_offsets, _lists(encoded.sentence_offsets, words))
 
 
-def _window_arrays(windows: Sequence[EncodedWindow], kind: type[np.generic]) -> dict[str, np.ndarray]:
-    """Return the arrays WINDOW_ARRAYS; ids have the type `kind`."""
-    return {
-        "tokens": _joined([window.tokens for window in windows], kind),
-        "sentence_tokens": _joined([np.diff(window.sentence_offsets) for window in windows]),
-        "document_sentences": _joined([np.diff(window.document_offsets) for window in windows]),
-        "parents": _joined([window.parents for window in windows]),
-        "window_documents": np.array([len(window.parents) for window in windows], np.int32),
-    }
+def _window_batch(schema: pa.Schema, window: EncodedWindow, words: pa.Array | None = None) -> pa.RecordBatch:
+    """Return a window as a record batch."""
+    sentences = _lists(window.document_offsets, _lists(window.sentence_offsets, pa.array(window.tokens)))
+    return _batch(schema, len(window.parents), parent=pa.array(window.parents), sentences=sentences, words=words)
 
 
-def _word_arrays(windows: Sequence[EncodedWords], kind: type[np.generic]) -> dict[str, np.ndarray]:
-    """Return the arrays WORD_ARRAYS; ids have the type `kind`."""
-    return {
-        "tokens": _joined([words.tokens for words in windows], kind),
-        "word_tokens": _joined([np.diff(words.word_offsets) for words in windows]),
-        "sizes": _joined([words.sizes for words in windows]),
-        "sentence_words": _joined([np.diff(words.sentence_offsets) for words in windows]),
-        "window_sentences": np.array([len(words.sentence_offsets) - 1 for words in windows], np.int32),
-    }
+def _batch(schema: pa.Schema, rows: int, **columns: pa.Array | None) -> pa.RecordBatch:
+    """Return a record batch of these columns; the others are null."""
+    given = [columns.get(field.name) for field in schema]
+    arrays = [
+        pa.nulls(rows, field.type) if array is None else array.cast(field.type) for field, array in zip(schema, given)
+    ]
+    return pa.record_batch(arrays, schema)
 
 
-def _joined(arrays: Sequence[np.ndarray], kind: type[np.generic] = np.int32) -> np.ndarray:
-    """Return the arrays one after another, as numbers of the type `kind`; empty without arrays."""
-    return np.concatenate([np.zeros(0, kind), *(values.astype(kind) for values in arrays)])
+def _lists(offsets: np.ndarray, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _documents_of(window: EncodedWindow) -> list[np.ndarray]:

@@ -13,8 +13,7 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.evaluation.evaluate import SEED, UNIGRAM_CHARACTERS, heldout_shares
 from pipeline.evaluation.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.encoded_words import encode_words
-from pipeline.text.examples import make_examples, window_sentences
+from pipeline.text.examples import encode_words, make_examples, window_sentences
 
 
 def heldout_batches(

@@ -14,11 +14,10 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-from pipeline.batch import MaskedBatch, collate
+from pipeline.batch import MaskedBatch, masked_batch
 from pipeline.evaluation.evaluate import SEED
 from pipeline.objectives.table import Pretraining
 from pipeline.text.encoded_words import EncodedWords
-from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.randomness import generator
 from pipeline.text.vocabulary import Vocabulary
 
@@ -78,26 +77,35 @@ def masked_words(
         words += len(masked)
         all_bytes += sum(sizes)
         unknown_bytes += sum(size for size, word in zip(sizes, masked) if vocabulary.unk_id in pieces[word])
-    batches = [
-        collate(concatenate(rows[start : start + rows_per_batch])) for start in range(0, len(rows), rows_per_batch)
-    ]
+    batches = [_batch_of(rows[start : start + rows_per_batch]) for start in range(0, len(rows), rows_per_batch)]
     return HeldoutWords(batches=batches, words=words, bytes=all_bytes, unknown_bytes=unknown_bytes)
 
 
-def masked_row(sentence: EncodedWords, masked: list[int], vocabulary: Vocabulary) -> MaskedRows:
-    """Return the row [CLS] sentence [SEP], without a pair label; [MASK] replaces every piece of the words `masked`."""
+def masked_row(
+    sentence: EncodedWords, masked: list[int], vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ids of [CLS] sentence [SEP], the masked positions in them, and the original ids at these positions.
+
+    [MASK] replaces every piece of the words `masked`.
+    """
     ids, offsets = sentence.tokens, sentence.word_offsets
     indices = np.concatenate([np.arange(offsets[word], offsets[word + 1]) for word in masked])
     hidden = ids.copy()
     hidden[indices] = vocabulary.mask_id
-    length = np.array([len(ids) + 2])
-    return MaskedRows(
-        ids=np.concatenate(([vocabulary.cls_id], hidden, [vocabulary.sep_id])),
-        lengths=length,
-        first_lengths=length,
-        masked_positions=indices + 1,
-        masked_labels=ids[indices],
-        masked_counts=np.array([len(indices)]),
+    return np.concatenate(([vocabulary.cls_id], hidden, [vocabulary.sep_id])), indices + 1, ids[indices]
+
+
+def _batch_of(rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> MaskedBatch:
+    """Return rows of `masked_row` as one batch, without labels of pairs."""
+    ids, positions, labels = zip(*rows)
+    lengths, counts = (np.array(list(map(len, arrays))) for arrays in (ids, positions))
+    return masked_batch(
+        ids=np.concatenate(ids),
+        lengths=lengths,
+        first_lengths=lengths,
+        masked_positions=np.concatenate(positions),
+        masked_labels=np.concatenate(labels),
+        masked_counts=counts,
     )
 
 

@@ -11,11 +11,10 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Batch, MaskedBatch, collate
+from pipeline.batch import Batch, MaskedBatch, masked_batch
 from pipeline.export.trained import Trained
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
-from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.splitting import decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
@@ -41,19 +40,16 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> MaskedBa
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> MaskedBatch:
     """Build a batch from encodings. Masked positions are the positions of mask tokens; labels are dummies."""
-    # Not through Arrow, which imports pandas for the first list that it is given, and takes longer for few texts.
     ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
     masked = [np.flatnonzero(row == mask_id) for row in ids]
     counts = np.array([len(row) for row in masked])
-    return collate(
-        MaskedRows(
-            ids=np.concatenate(ids),
-            lengths=np.array([len(row) for row in ids]),
-            first_lengths=np.array([encoding.type_ids.count(0) for encoding in encodings]),
-            masked_positions=np.concatenate(masked),
-            masked_labels=np.full(counts.sum(), mask_id),
-            masked_counts=counts,
-        )
+    return masked_batch(
+        ids=np.concatenate(ids),
+        lengths=np.array([len(row) for row in ids]),
+        first_lengths=np.array([encoding.type_ids.count(0) for encoding in encodings]),
+        masked_positions=np.concatenate(masked),
+        masked_labels=np.full(counts.sum(), mask_id),
+        masked_counts=counts,
     )
 
 

@@ -4,8 +4,6 @@ A folder is published by its manifest.json, which is written last and holds the 
 without a manifest is not published, and a file that differs from the manifest is damaged.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import hashlib
@@ -15,16 +13,16 @@ import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
 
 from pipeline.errors import ConfigError
 from pipeline.files.local_files import Entry, Kind, delete_tree, entry_at, names_in, replace_file, require_regular
 from pipeline.files.locations import is_absolute, is_url, require_valid_path
 from pipeline.files.retries import is_transient, retrying, with_retries
-
-if TYPE_CHECKING:  # not needed for local files, because a machine for `bench.py train` may not have pyarrow
-    from pyarrow import NativeFile, fs
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -50,9 +48,7 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     Raises ConfigError for a URL without a known or installed filesystem, and for an invalid path.
     """
     if path := _local_path(location):
-        from pyarrow.fs import LocalFileSystem
-
-        return LocalFileSystem(), path
+        return fs.LocalFileSystem(), path
     if location.startswith(HUB):
         return _hub(location), unquote(location.removeprefix(HUB))
     address, _, options = location.partition("?")
@@ -79,9 +75,7 @@ def store(bucket: str) -> tuple[fs.FileSystem, str]:
 
     The result is cached, because pyarrow asks the server for the bucket's region.
     """
-    from pyarrow.fs import FileSystem
-
-    return FileSystem.from_uri(bucket)
+    return fs.FileSystem.from_uri(bucket)
 
 
 def _hub(location: str) -> fs.FileSystem:
@@ -89,12 +83,10 @@ def _hub(location: str) -> fs.FileSystem:
 
     Raises ConfigError where huggingface_hub is not installed.
     """
-    from pyarrow.fs import FSSpecHandler, PyFileSystem
-
     try:
         import fsspec
 
-        return PyFileSystem(FSSpecHandler(fsspec.filesystem("hf")))
+        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("hf")))
     except ImportError as error:
         raise ConfigError(f"{location}: hf:// needs huggingface_hub: pip install 'bertstream[hub]'") from error
 
@@ -137,11 +129,9 @@ def children(location: str) -> list[str]:
 
 def _names_in_store(location: str) -> list[str]:
     """Return the sorted names in the folder of a URL. Raises NotADirectoryError for a file."""
-    from pyarrow.fs import FileSelector
-
     system, path = filesystem(location)
     # For Google's store, Arrow omits folders from a listing that is not recursive (ARROW-17020).
-    entries = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs"))
+    entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs"))
     return sorted({entry.path.removeprefix(f"{path.rstrip('/')}/").split("/")[0] for entry in entries})
 
 
@@ -162,13 +152,23 @@ def read_at_most(location: str, most: int) -> bytes:
     return content
 
 
-def _opened(location: str) -> IO[bytes] | NativeFile:
+def _opened(location: str) -> IO[bytes] | pa.NativeFile:
     """Open a stream of a file's raw bytes. Raises OSError, also for a local pipe or device."""
     if path := _local_path(location):
         require_regular(path)
         return open(path, "rb")
     system, path = filesystem(location)
     return system.open_input_stream(path, compression=None)
+
+
+@retrying
+def open_mapped(location: str) -> pa.NativeFile:
+    """Open a file for reading anywhere; a local file is mapped into memory. Raises OSError."""
+    if path := _local_path(location):
+        require_regular(path)
+        return pa.memory_map(path)
+    with _opened(location) as stream:
+        return pa.BufferReader(stream.read())
 
 
 @retrying
@@ -194,11 +194,9 @@ def copy_file(source: str, target: str) -> None:
     if source_path and target_path:
         shutil.copyfile(source_path, target_path)
         return
-    from pyarrow.fs import copy_files
-
     source_system, source_path = filesystem(source)
     target_system, target_path = filesystem(target)
-    copy_files(source_path, target_path, source_filesystem=source_system, destination_filesystem=target_system)
+    fs.copy_files(source_path, target_path, source_filesystem=source_system, destination_filesystem=target_system)
 
 
 def read_json(location: str) -> Any:

@@ -4,8 +4,6 @@ requests and smart-open do not resume. If a server ends each response after 1 MB
 this stream reads all 10 MB.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 import time
@@ -14,12 +12,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import requests
+from urllib3.exceptions import HTTPError
 
 from pipeline.reporting import Report
-
-if TYPE_CHECKING:  # imported inside functions, because a machine for `bench.py train` may not have requests
-    import requests
 
 Answer = TypeVar("Answer")
 WEB = ("http://", "https://")
@@ -195,8 +193,6 @@ class WebStream(io.RawIOBase):
 
     def ask(self) -> None:
         """Open a connection for the bytes that have not arrived yet."""
-        import requests
-
         headers = {"Accept-Encoding": "identity"}
         if self.had or self.stop is not None:
             headers["Range"] = f"bytes={self.had}-{'' if self.stop is None else self.stop - 1}"
@@ -233,8 +229,6 @@ class WebStream(io.RawIOBase):
 
     def receive(self, size: int) -> bytes:
         """Return the next bytes, at most `size`; b"" at the end."""
-        from urllib3.exceptions import HTTPError
-
         assert self.answer is not None
         try:
             data = self.answer.raw.read1(
@@ -284,8 +278,6 @@ def describe(url: str) -> Mapping[str, str]:
 
 def _headers(url: str, timeout: float) -> Mapping[str, str]:
     """Return the headers of one response. Raises Broken if a retry may help, else OSError."""
-    import requests
-
     try:
         answer = _request_headers(requests.head, url, timeout)
         if answer.status_code in NO_HEAD:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.config.data import Sampling
-from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.masking import MaskedIds, mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
@@ -29,39 +28,6 @@ class EncodedWindow:
     """int64 (D + 1,): offsets of the documents, counted in sentences."""
     parents: np.ndarray
     """int32 (D,): equal numbers for documents of one parent."""
-
-
-def make_masked_rows(
-    encoded: EncodedWindow,
-    vocabulary: Vocabulary,
-    sampling: Sampling,
-    *,
-    seed: int,
-    copy: int,
-    window: int,
-    position: tuple[int, int] | None = None,
-) -> MaskedRows:
-    """Make the masked rows of an encoded window, in random order; arguments as in `masked_sequences`.
-
-    `position`, for rows of a stream, is the epoch and the position of the window in the epoch's order.
-    """
-    sequences, offsets, masked = masked_sequences(encoded, vocabulary, sampling, seed=seed, copy=copy, window=window)
-    rows = len(sequences)
-    cursors = None
-    if position is not None:
-        epochs, windows, counts = (np.full(rows, number) for number in (*position, rows))
-        cursors = np.stack([epochs, windows, np.arange(rows), counts], axis=1)
-    return MaskedRows(
-        ids=masked.ids,
-        lengths=np.diff(offsets),
-        first_lengths=first_lengths(sequences, offsets, vocabulary.template),
-        masked_positions=positions_in_sequence(masked, offsets),
-        masked_labels=masked.labels,
-        masked_counts=np.diff(masked.offsets),
-        not_next=sequences.not_next,
-        swapped=sequences.swapped,
-        cursors=cursors,
-    )
 
 
 def masked_sequences(

@@ -1,13 +1,8 @@
 """The words of sentences, encoded one by one, as NumPy arrays."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:  # this import loads Arrow and tokenizers, which reading words from a file does not need
-    from pipeline.text.cached_tokenizer import CachedTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,17 +33,3 @@ class EncodedWords:
             sentence_offsets=np.array([0, end - first]),
             sizes=self.sizes[first:end],
         )
-
-
-def encode_words(sentences: Sequence[Sequence[str]], tokenizer: "CachedTokenizer") -> EncodedWords:
-    """Encode the words of each sentence. In byte-level BPE, every word but a sentence's first has a space before it."""
-    space = " " if tokenizer.vocabulary.keeps_spaces else ""
-    words = [word for words in sentences for word in words]
-    spaced = [f"{space * (number > 0)}{word}" for words in sentences for number, word in enumerate(words)]
-    tokens, word_offsets = tokenizer.encode(spaced)
-    return EncodedWords(
-        tokens=tokens,
-        word_offsets=word_offsets,
-        sentence_offsets=np.cumsum([0, *map(len, sentences)], dtype=np.int64),
-        sizes=np.array([len(word.encode()) for word in words], np.int32),
-    )

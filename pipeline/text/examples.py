@@ -11,15 +11,10 @@ import pyarrow.compute as pc
 from pipeline.config.data import Sampling, TitleParagraph
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import one_line
-from pipeline.text.encoded_window import (
-    EncodedWindow,
-    assemble,
-    first_lengths,
-    masked_sequences,
-    positions_in_sequence,
-    sequences_of,
-)
-from pipeline.text.masking import MaskedIds, without_masks
+from pipeline.text.encoded_window import EncodedWindow, assemble, sequences_of
+from pipeline.text.encoded_words import EncodedWords
+from pipeline.text.example_table import example_table, masked_examples
+from pipeline.text.masking import without_masks
 from pipeline.text.prompts import (
     lines_after_prompts,
     prompt_tokens,
@@ -28,11 +23,11 @@ from pipeline.text.prompts import (
     without_first_spaces,
 )
 from pipeline.text.randomness import generator
-from pipeline.text.schema import EXAMPLE, ROW
+from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
-from pipeline.text.single_texts import encode_texts, strings_of
-from pipeline.text.template import SPECIALS_OF_ONE, Template
+from pipeline.text.single_texts import strings_of
+from pipeline.text.template import SPECIALS_OF_ONE
 
 
 def make_examples(
@@ -84,10 +79,7 @@ def _examples_of(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Samp
 
 def _masked_rows(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
     """Make rows of masked words, in pairs of segments or without them."""
-    vocabulary = tokenizer.vocabulary
-    encoded = encode_window(documents, tokenizer)
-    sequences, offsets, masked = masked_sequences(encoded, vocabulary, sampling, **vars(draws))
-    return example_table(sequences, offsets, masked, vocabulary.template)
+    return masked_examples(encode_window(documents, tokenizer), tokenizer.vocabulary, sampling, **vars(draws))
 
 
 def _rows_of_two_texts(documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, draws: _Draws) -> pa.Table:
@@ -127,10 +119,37 @@ def _rows_with_text(documents: pa.Table, tokenizer: CachedTokenizer, sampling: S
     return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
 
 
+def encode_texts(
+    texts: list[str], sequences: Sequences, maximum_length: int, tokenizer: CachedTokenizer
+) -> tuple[np.ndarray, Sequences]:
+    """Return the flat tokens of N texts, int32, and the sequences as ranges of them; longer texts are truncated.
+
+    In byte-level BPE, the tokens of a sentence within a line begin with its space. A text that begins there has no
+    space before it, so it is encoded again, as `embed` reads it.
+    """
+    tokens, offsets = tokenizer.encode(texts)
+    ends = np.minimum(offsets[1:], offsets[:-1] + maximum_length - SPECIALS_OF_ONE)
+    return tokens, replace(sequences, starts=offsets[:-1], ends=ends)
+
+
 def encode_window(documents: pa.Table, tokenizer: CachedTokenizer) -> EncodedWindow:
     """Encode the sentences of a window's documents (schema DOCUMENT)."""
     sentences, document_offsets = window_sentences(documents, keep_spaces=tokenizer.vocabulary.keeps_spaces)
     return _encode(sentences, document_offsets, documents, tokenizer)
+
+
+def encode_words(sentences: Sequence[Sequence[str]], tokenizer: CachedTokenizer) -> EncodedWords:
+    """Encode the words of each sentence. In byte-level BPE, every word but a sentence's first has a space before it."""
+    space = " " if tokenizer.vocabulary.keeps_spaces else ""
+    words = [word for words in sentences for word in words]
+    spaced = [f"{space * (number > 0)}{word}" for words in sentences for number, word in enumerate(words)]
+    tokens, word_offsets = tokenizer.encode(spaced)
+    return EncodedWords(
+        tokens=tokens,
+        word_offsets=word_offsets,
+        sentence_offsets=np.cumsum([0, *map(len, sentences)], dtype=np.int64),
+        sizes=np.array([len(word.encode()) for word in words], np.int32),
+    )
 
 
 def _encode(
@@ -141,18 +160,6 @@ def _encode(
     return EncodedWindow(
         tokens=tokens, sentence_offsets=sentence_offsets, document_offsets=document_offsets, parents=parents
     )
-
-
-def with_positions(examples: pa.Table, epoch: int, position: int) -> pa.Table:
-    """Return the examples of a window as rows (schema ROW); `position` is the window's in the epoch's order."""
-    rows = examples.num_rows
-    columns = [
-        pa.repeat(pa.scalar(epoch, pa.int64()), rows),
-        pa.repeat(pa.scalar(position, pa.int64()), rows),
-        pa.array(range(rows), pa.int64()),
-        pa.repeat(pa.scalar(rows, pa.int64()), rows),
-    ]
-    return pa.table(list(examples.columns) + columns, schema=ROW)
 
 
 def window_sentences(
@@ -204,55 +211,3 @@ def parent_hashes(documents: pa.Table) -> np.ndarray:
     """Return a 64-bit hash of each document's parent id, int64 (D,)."""
     digests = (blake2b(parent.encode(), digest_size=8).digest() for parent in documents["parent"].to_pylist())
     return np.frombuffer(b"".join(digests), "<i8")
-
-
-def example_table(
-    sequences: Sequences,
-    offsets: np.ndarray,
-    masked: MaskedIds,
-    template: Template,
-    parents: np.ndarray | None = None,
-    prompt_lengths: Sequence[int] = (),
-    strings: list[str] | None = None,
-) -> pa.Table:
-    """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`.
-
-    `parents`, int64 (N,): hashes of parents, for examples of two texts. `prompt_lengths`: tokens of the
-    prompts of A and of the other texts; without prompts, 0 or empty. `strings`: the texts of N examples.
-    """
-    no_label = pa.nulls(len(sequences), pa.bool_())
-    columns = [
-        _lists(offsets, masked.ids),
-        pa.array(first_lengths(sequences, offsets, template).astype(np.int32)),
-        _lists(masked.offsets, positions_in_sequence(masked, offsets)),
-        _lists(masked.offsets, masked.labels),
-        no_label if sequences.not_next is None else pa.array(sequences.not_next),
-        no_label if sequences.swapped is None else pa.array(sequences.swapped),
-        pa.array(sequences.document_a),
-        pa.array(sequences.document_b),
-        pa.nulls(len(sequences), pa.int64()) if parents is None else pa.array(parents),
-        _negative_lengths(sequences),
-        pa.repeat(
-            pa.scalar(list(prompt_lengths) if any(prompt_lengths) else None, EXAMPLE.field("prompt_lengths").type),
-            len(sequences),
-        ),
-        pa.nulls(len(sequences), pa.string()) if strings is None else pa.array(strings, pa.string()),
-    ]
-    return pa.Table.from_arrays(columns, schema=EXAMPLE)
-
-
-def _negative_lengths(sequences: Sequences) -> pa.Array:
-    """Return the lengths of each example's hard negatives, list<int32> (N,); null without negatives."""
-    if not sequences.negatives:
-        return pa.nulls(len(sequences), EXAMPLE.field("negative_lengths").type)
-    counts = np.diff(sequences.offsets) - 2
-    number = np.arange(len(sequences.starts)) - np.repeat(sequences.offsets[:-1], counts + 2)
-    given = np.arange(sequences.negatives) < counts[:, None]
-    lengths = np.zeros(given.shape, np.int64)
-    lengths[given] = (sequences.ends - sequences.starts)[number >= 2] + SPECIALS_OF_ONE
-    return _lists(sequences.negatives * np.arange(len(sequences) + 1), lengths.ravel())
-
-
-def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
-    """Build a list<int32> array from `values` and `offsets`."""
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values.astype(np.int32, copy=False)))

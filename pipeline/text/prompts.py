@@ -5,22 +5,19 @@ Shapes: R ranges, one per text.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.errors import ConfigError
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sequences import Sequences
 from pipeline.text.template import SPECIALS_OF_ONE
-
-if TYPE_CHECKING:  # this import loads Arrow and tokenizers, which reading tokens from a file does not need
-    from pipeline.text.cached_tokenizer import CachedTokenizer
 
 LEAST_ROOM = 6
 """Minimum tokens that prompts must leave for a text; equal to what the smallest sampling.maximum_length leaves."""
 
 
-def prompt_tokens(prompts: Sequence[str], tokenizer: "CachedTokenizer") -> list[np.ndarray]:
+def prompt_tokens(prompts: Sequence[str], tokenizer: CachedTokenizer) -> list[np.ndarray]:
     """Return the tokens of each prompt, int32; empty for an empty prompt.
 
     The space at the end of a prompt belongs to the first word of the text after it. Other white space there is a part
@@ -35,7 +32,7 @@ def prompt_tokens(prompts: Sequence[str], tokenizer: "CachedTokenizer") -> list[
     return [ids[start:end] for start, end in zip(offsets[:-1], offsets[1:])]
 
 
-def lines_after_prompts(lines: list[str], prompts: Sequence[str], tokenizer: "CachedTokenizer") -> list[str]:
+def lines_after_prompts(lines: list[str], prompts: Sequence[str], tokenizer: CachedTokenizer) -> list[str]:
     """Return the lines with the space that stands between a prompt and a text.
 
     Only byte-level BPE reads it as a part of the next word; for other vocabularies, return the lines. If only one of
@@ -52,7 +49,7 @@ def without_first_spaces(
     line_offsets: np.ndarray,
     prompts: Sequence[str],
     room: int,
-    tokenizer: "CachedTokenizer",
+    tokenizer: CachedTokenizer,
 ) -> tuple[np.ndarray, Sequences]:
     """Return flat tokens and ranges of texts whose first space is removed where their prompt does not end in a space.
 

@@ -4,17 +4,12 @@ Shapes: S sentences, N texts.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.config.data import Sentences
 from pipeline.text.sequences import Sequences, follow_chain, without_empty_sentences
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
-
-if TYPE_CHECKING:  # this import loads Arrow and tokenizers, which reading tokens from a file does not need
-    from pipeline.text.cached_tokenizer import CachedTokenizer
 
 
 def sentence_texts(
@@ -62,16 +57,3 @@ def strings_of(
     ends = np.searchsorted(sentence_offsets, sequences.ends, side="left")
     between = "" if keep_spaces else " "
     return [between.join(sentences[first:end]).strip() for first, end in zip(firsts.tolist(), ends.tolist())]
-
-
-def encode_texts(
-    texts: list[str], sequences: Sequences, maximum_length: int, tokenizer: "CachedTokenizer"
-) -> tuple[np.ndarray, Sequences]:
-    """Return the flat tokens of N texts, int32, and the sequences as ranges of them; longer texts are truncated.
-
-    In byte-level BPE, the tokens of a sentence within a line begin with its space. A text that begins there has no
-    space before it, so it is encoded again, as `embed` reads it.
-    """
-    tokens, offsets = tokenizer.encode(texts)
-    ends = np.minimum(offsets[1:], offsets[:-1] + maximum_length - SPECIALS_OF_ONE)
-    return tokens, replace(sequences, starts=offsets[:-1], ends=ends)

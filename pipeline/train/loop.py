@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import torch
 from torch import nn
 
@@ -27,7 +27,6 @@ from pipeline.objectives.terms import divisors
 from pipeline.optim.loss_scale import scales_loss
 from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
-from pipeline.text.masked_rows import MaskedRows
 from pipeline.train.automatic import without_graphs
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
@@ -40,14 +39,11 @@ from pipeline.train.step import StepContext, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 from pipeline.train.work import Work
 
-if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
-    import pyarrow as pa
-
 MOST_SKIPPED = 20
 """A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
 
 
-Opened = AbstractContextManager[tuple[Work, "Iterator[pa.Table | MaskedRows]"]]
+Opened = AbstractContextManager[tuple[Work, Iterator[pa.Table]]]
 """Inputs of a phase: the work of this rank, and its slots."""
 
 
@@ -80,7 +76,7 @@ def _set_phase(module: Pretraining, phase: Phase) -> None:
 
 def train(
     work: Work,
-    tables: "Iterator[pa.Table | MaskedRows]",
+    tables: Iterator[pa.Table],
     module: Pretraining,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -98,7 +94,7 @@ def train(
 
 def _train_recorded(
     work: Work,
-    tables: "Iterator[pa.Table | MaskedRows]",
+    tables: Iterator[pa.Table],
     module: Pretraining,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -128,7 +124,7 @@ def _train_recorded(
 
 def _train_phase(
     work: Work,
-    tables: "Iterator[pa.Table | MaskedRows]",
+    tables: Iterator[pa.Table],
     module: Pretraining,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -196,7 +192,7 @@ def _counts_of(module: Pretraining, records: Sequence[SlotRecord]) -> dict[str, 
 def _take_slots(
     work: Work,
     module: Pretraining,
-    tables: "Iterator[pa.Table | MaskedRows]",
+    tables: Iterator[pa.Table],
     meter: Meter,
     positions: Sequence[int],
     step: int,

@@ -5,9 +5,8 @@ from dataclasses import fields
 import numpy as np
 import torch
 
-from pipeline.batch import AnyBatch, Batch, TextsBatch, collate
+from pipeline.batch import AnyBatch, Batch, TextsBatch, masked_batch
 from pipeline.config.data import NextSentence, Sampling, SentenceOrder
-from pipeline.text.masked_rows import MaskedRows
 
 
 def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> AnyBatch:
@@ -19,16 +18,14 @@ def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, ra
         if isinstance(sampling.pairs, pairing)
     }
     places = [np.sort(random.choice(length, masked, replace=False)) for _ in range(sequences)]
-    batch = collate(
-        MaskedRows(
-            ids=random.integers(1, vocabulary, sequences * length),
-            lengths=np.full(sequences, length),
-            first_lengths=np.full(sequences, length // 2 if labels else length),
-            masked_positions=np.concatenate(places),
-            masked_labels=random.integers(1, vocabulary, sequences * masked),
-            masked_counts=np.full(sequences, masked),
-            **labels,
-        )
+    batch = masked_batch(
+        ids=random.integers(1, vocabulary, sequences * length),
+        lengths=np.full(sequences, length),
+        first_lengths=np.full(sequences, length // 2 if labels else length),
+        masked_positions=np.concatenate(places),
+        masked_labels=random.integers(1, vocabulary, sequences * masked),
+        masked_counts=np.full(sequences, masked),
+        **labels,
     )
     if not sampling.two_texts:
         return batch

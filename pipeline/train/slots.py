@@ -7,18 +7,14 @@ records before the first backward.
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import torch
 import torch.distributed as dist
 
 from pipeline.batch import AnyBatch, Batch, MaskedBatch, collate
 from pipeline.corpus.order import Cursor
-from pipeline.text.masked_rows import MaskedRows
-
-if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
-    import pyarrow as pa
 
 CURSOR = ("epoch", "window", "row", "rows_in_window")
 
@@ -74,7 +70,7 @@ class Slot:
     record: SlotRecord
 
 
-def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[AnyBatch], Mapping[str, int]]) -> Slot:
+def make_slot(rows: pa.Table, index: int, counts: Callable[[AnyBatch], Mapping[str, int]]) -> Slot:
     """Return the slot with these rows (schema ROW) and this index in its step.
 
     `counts` returns the count of each loss term, in the objective's order.
@@ -98,11 +94,8 @@ def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[AnyBa
     return Slot(batch=batch, record=record)
 
 
-def _cursor(rows: "pa.Table | MaskedRows", number: int) -> Cursor:
+def _cursor(rows: pa.Table, number: int) -> Cursor:
     """Return the position of a row in the stream."""
-    if isinstance(rows, MaskedRows):
-        assert rows.cursors is not None  # set for rows of a stream
-        return Cursor(**dict(zip(CURSOR, rows.cursors[number].tolist(), strict=True)))
     return Cursor(**{name: rows.column(name)[number].as_py() for name in CURSOR})
 
 

@@ -5,7 +5,7 @@ python -m tests.benchmarks job
 python -m tests.benchmarks scale
 python -m tests.benchmarks checkpoint --preset bert-base
 python -m tests.benchmarks embed
-python -m tests.benchmarks run-mlm --token-file tokens.npz --output models/run-mlm --minutes 15
+python -m tests.benchmarks run-mlm --token-file tokens.arrow --output models/run-mlm --minutes 15
 """
 
 import os

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
 import torch
 
 from pipeline.bench.train import slots
@@ -56,7 +55,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
         islice(
-            slots(rows_of_range(settings, tokenizer, everything), config.batch.slot_rows, pa.concat_tables),
+            slots(rows_of_range(settings, tokenizer, everything), config.batch.slot_rows),
             config.steps * config.batch.slots_per_step,
         )
     )

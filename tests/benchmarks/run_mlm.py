@@ -57,7 +57,7 @@ def run(config: RunMlm, report: Report) -> int:
 def blocks(tokens: token_file.TokenFile, length: int) -> np.ndarray:
     """Return the training texts in blocks, int32 (N, length). Texts are between special tokens; a rest is dropped."""
     vocabulary, parts = tokens.vocabulary, []
-    for window in tokens.train:
+    for window in map(tokens.encoded_window, tokens.train):
         starts = window.sentence_offsets[window.document_offsets]
         for start, end in zip(starts, starts[1:]):
             parts += [[vocabulary.cls_id], window.tokens[start:end], [vocabulary.sep_id]]

@@ -802,7 +802,7 @@ WRONG_COMMANDS = {
         "steps (3) and epochs (2) cannot be set together, because each says how long the run is: give one of them"
     ),
     "--epochs 0": "epochs (0.0) must be above 0",
-    "--tokens tokens.npz": "tokens (tokens.npz) must be a whole number above 0, such as 250k, 10M or 2_000_000",
+    "--tokens tokens.arrow": "tokens (tokens.arrow) must be a whole number above 0, such as 250k, 10M or 2_000_000",
     "encoder-xs --epochs 3 --corpus https://127.0.0.1:1/a.txt": (
         "epochs (3) of this text are not known in steps before it is prepared: prepare it (jobs/prepare.py), or plan "
         "with --steps or --tokens"

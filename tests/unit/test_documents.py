@@ -52,7 +52,7 @@ def parse_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.C
         raise Parsed(parse_args(self, words))
 
     monkeypatch.setattr(Command, "parse", parse_and_stop)
-    parse_args = ArgumentParser.parse_args  # of `bench.py step`, which runs where only torch and NumPy are
+    parse_args = ArgumentParser.parse_args  # of `bench.py step`, which runs where only torch, NumPy and pyarrow are
     monkeypatch.setattr(ArgumentParser, "parse_args", parse_args_and_stop)
     for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"):  # set by bench.py
         monkeypatch.setenv(name, os.environ.get(name, ""))

@@ -381,18 +381,19 @@ def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() 
     assert {"ray"} == packages_after("pipeline.train.dealing") & {"mlflow", "torch", "ray", "matplotlib"}
 
 
-def test_local_files_tables_and_minimal_pairs_load_only_the_standard_library() -> None:
-    files = ("retries", "local_files", "locations", "storage", "web")
+def test_files_and_minimal_pairs_load_little_more_than_the_standard_library() -> None:
     ground = ("errors", "reporting", "command_line.stopping", "command_line.columns", "embed.memory")
-    for module in (*(f"files.{name}" for name in files), *ground, "evaluation.minimal_pairs.paradigms"):
+    for module in (*(f"files.{name}" for name in ("retries", "local_files", "locations")), *ground):
         assert packages_after(f"pipeline.{module}") <= set(sys.stdlib_module_names), module
+    for module in ("files.storage", "evaluation.minimal_pairs.paradigms"):
+        assert packages_after(f"pipeline.{module}") - set(sys.stdlib_module_names) == {"pyarrow"}, module
     assert packages_after("pipeline.model.host_copies") - set(sys.stdlib_module_names) == {"torch"}
 
 
-def test_benches_of_gpus_need_torch_numpy_and_safetensors_alone() -> None:
+def test_benches_of_gpus_need_torch_numpy_pyarrow_and_safetensors_alone() -> None:
     modules = ["pipeline.bench.step", "pipeline.bench.train", "pipeline.bench.gpu"]
-    heavy = ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "rich", "requests", "transformers"]
-    assert loaded_after([(modules, [*heavy, "torch"])]) == [["torch"]]
+    heavy = ["ray", "tokenizers", "sentencex", "mlflow", "rich", "requests", "transformers", "pandas"]
+    assert loaded_after([(modules, [*heavy, "pyarrow", "torch"])]) == [["pyarrow", "torch"]]
 
 
 def test_a_job_imports_heavy_modules_inside_functions_only() -> None:

@@ -9,15 +9,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
 from pipeline.files.locations import is_url
 from pipeline.reporting import Report
-
-if TYPE_CHECKING:
-    import requests
 
 BASE = "https://raw.githubusercontent.com/alexwarstadt/blimp/master/data"
 """URL of the folder with the files, which the benchmark's authors publish under CC-BY 4.0."""
@@ -204,7 +201,7 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
-    # imported here, because a machine for `bench.py train` may not have requests
+    # Imported here because a machine that trains on a file of tokens may lack it.
     import requests
 
     storage.require_writable(setting, str(Path(folder).parent))
@@ -214,21 +211,17 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
         complete.mkdir()
         with requests.Session() as session:
             for name in PARADIGMS:
-                (complete / f"{name}.jsonl").write_bytes(_download(session, f"{base}/{name}.jsonl", setting))
+                url = f"{base}/{name}.jsonl"
+                try:
+                    response = session.get(url, timeout=TIMEOUT)
+                    response.raise_for_status()
+                except OSError as error:  # all errors of requests are OSErrors
+                    raise DataError(
+                        f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder "
+                        f"and name the folder with --{setting}"
+                    ) from error
+                (complete / f"{name}.jsonl").write_bytes(response.content)
         try:
             os.rename(complete, folder)
         except OSError as error:
             raise ConfigError(f"{setting} {folder} cannot be written: {storage.first_line(error)}") from error
-
-
-def _download(session: "requests.Session", url: str, setting: str) -> bytes:
-    """Return the bytes of a small file. Raises DataError if the request fails."""
-    try:
-        response = session.get(url, timeout=TIMEOUT)
-        response.raise_for_status()
-    except OSError as error:  # all errors of requests are OSErrors
-        raise DataError(
-            f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name the "
-            f"folder with --{setting}"
-        ) from error
-    return response.content

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> list[str]:
-    location = str(tmp_path / "tokens.npz")
+    location = str(tmp_path / "tokens.arrow")
     save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     return ["dropout", "--file", location, "--output", str(tmp_path), "--seeds", "2", "--at-once", "2", *SMALL]
 

@@ -23,7 +23,7 @@ def test_the_bench_on_a_cpu(
 ) -> None:
     monkeypatch.setattr(gpu, "REPETITIONS", 1)
     monkeypatch.setattr(gpu, "LEAST_SECONDS", 0.1)
-    location = str(tmp_path / "tokens.npz")
+    location = str(tmp_path / "tokens.arrow")
     save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     words = ["--sizes", "tiny", "--lengths", "16", "--modes", "eager", "--slots", "64", "512", "--train", "tiny"]
     assert main([*words, "--token-file", location, "--output", str(tmp_path), "--minutes", "0.2"]) == 0

@@ -22,7 +22,7 @@ from tests.unit.test_batch import assert_equal
 def test_the_heldout_examples_are_those_of_the_corpus(kind: str, tiny_corpus: Corpus, tmp_path: Path) -> None:
     """The same rows and the same masked words, for two ranks, in several batches."""
     vocabulary = train_vocabulary(map(text_of, range(30)), size=300, lowercase=False, kind=kind)
-    tokenizer, location = CachedTokenizer(vocabulary), str(tmp_path / "tokens.npz")
+    tokenizer, location = CachedTokenizer(vocabulary), str(tmp_path / "tokens.arrow")
     save_tokens(location, tiny_corpus, tokenizer)
     tokens = token_file.read(location)
     config = Pretrain(

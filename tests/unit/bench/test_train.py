@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.batch import collate
 from pipeline.bench import train as bench_train
 from pipeline.bench.token_steps import with_steps_on
 from pipeline.bench.train import RESULT, _require_trainable, main, slots, train_on_tokens
@@ -31,11 +31,9 @@ from pipeline.files import storage
 from pipeline.saved import checkpoints
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
-from pipeline.text.masked_rows import concatenate
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from tests.conftest import Training, of_family, tiers
-from tests.unit.test_batch import assert_equal
 
 ROOT = Path(__file__).parents[3]
 WORDS = (
@@ -47,15 +45,15 @@ WORDS = (
 WITH_TIMES = ("state.json", "manifest.json")
 """Files of a checkpoint that differ between equal runs, because they hold times or digests of such files."""
 WITHOUT_RAY = (
-    *("torch", "torchgen", "functorch", "numpy", "numpy.libs", "safetensors"),
+    *("torch", "torchgen", "functorch", "numpy", "numpy.libs", "pyarrow", "safetensors"),
     *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"),
 )
-"""Files in the folder of installed packages: torch, NumPy, safetensors and the packages that torch needs."""
+"""Files in the folder of installed packages: torch, NumPy, pyarrow, safetensors and the packages that torch needs."""
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment in which `python -S` finds no packages but torch, NumPy and safetensors."""
+    """Environment in which `python -S` finds no packages but torch, NumPy, pyarrow and safetensors."""
     folder = tmp_path_factory.mktemp("without-ray")
     for name in WITHOUT_RAY:
         (folder / name).symlink_to(Path(torch.__file__).parents[1] / name)
@@ -70,7 +68,7 @@ def tiny_config(tiny_config: Pretrain) -> Pretrain:
 
 @pytest.fixture
 def tokens(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
-    location = str(tmp_path / "tokens.npz")
+    location = str(tmp_path / "tokens.arrow")
     save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=32)
     return location
 
@@ -108,14 +106,14 @@ def test_the_run_sees_the_rows_of_the_stream(
 def test_slots_go_over_the_ends_of_windows(tokens: str) -> None:
     contents, sampling = token_file.read(tokens), Sampling(maximum_length=32)
     windows = [token_file.rows_of_window(contents, sampling, 0, number) for number in range(5)]
-    cut, rows = list(slots(iter(windows), 4, concatenate)), sum(window.num_rows for window in windows)
+    cut, rows = list(slots(iter(windows), 4)), sum(window.num_rows for window in windows)
     assert {slot.num_rows for slot in cut} == {4} and len(cut) == rows // 4
     assert any(window.num_rows % 4 for window in windows[:-1])
-    assert_equal(collate(concatenate(cut)), collate(concatenate(windows).slice(0, 4 * len(cut))))
+    assert pa.concat_tables(cut).equals(pa.concat_tables(windows).slice(0, 4 * len(cut)))
 
 
 @pytest.mark.second
-def test_without_ray_and_pyarrow(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
+def test_without_ray_and_tokenizers(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
     """The checkpoint has the files and the weights of a run with all packages."""
     words = ["jobs/bench.py", "train", "bert-tiny", "--token-file", tokens, "--output", str(tmp_path), *WORDS]
     run = [sys.executable, "-S", *words, "--name", "alone"]
@@ -140,7 +138,7 @@ def test_a_missing_package_is_named_in_one_line(tokens: str, alone: dict[str, st
     done = subprocess.run(run, cwd=ROOT, env=alone, capture_output=True, text=True)
     assert done.returncode == 2
     assert re.fullmatch(
-        r"error: package (pyarrow|tokenizers) is not installed, and this command needs it: install it, or "
+        r"error: package (sentencex|tokenizers) is not installed, and this command needs it: install it, or "
         r"all packages of pyproject.toml \(pip install .\)\n",
         done.stderr,
     )
@@ -205,18 +203,16 @@ def test_a_file_without_examples_ends_the_run(
     tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     """One sentence per document gives no pairs."""
-    location, encoded = str(tmp_path / "tokens.npz"), token_file_saving.encode_window
+    location, encoded = str(tmp_path / "tokens.arrow"), token_file_saving.encode_window
     with pytest.MonkeyPatch.context() as patch:
 
         def first_sentences(*arguments: Any) -> EncodedWindow:
             window = encoded(*arguments)
-            end = window.sentence_offsets[1]
             return replace(
                 window,
-                tokens=window.tokens[:end],
+                tokens=window.tokens[: window.sentence_offsets[1]],
                 sentence_offsets=window.sentence_offsets[:2],
-                document_offsets=np.array([0, 1]),
-                parents=window.parents[:1],
+                document_offsets=np.minimum(window.document_offsets, 1),
             )
 
         patch.setattr(token_file_saving, "encode_window", first_sentences)
@@ -254,8 +250,8 @@ def test_the_command_needs_a_file_of_tokens_which_tokens_does_not_name() -> None
         ((), "--token-file is missing: File of tokens"),
         (("--tokens", "100M"), "--token-file is missing: File of tokens"),
         (
-            ("--tokens", "a.npz"),
-            r"tokens \(a.npz\) must be a number of tokens .*: a file of tokens is named with --token-file$",
+            ("--tokens", "a.arrow"),
+            r"tokens \(a.arrow\) must be a number of tokens .*: a file of tokens is named with --token-file$",
         ),
     ):
         with pytest.raises(ConfigError, match=f"^{said}"):
@@ -269,7 +265,10 @@ def test_epochs_and_tokens_are_steps_on_the_file(tokens: str, tiny_config: Pretr
         token_file.rows_of_window(contents, config.sampling, config.seed, number)
         for number in range(2 * len(contents.train))
     ]
-    rows, whole = sum(window.num_rows for window in windows), sum(int(window.lengths.sum()) for window in windows)
+    rows, whole = (
+        sum(window.num_rows for window in windows),
+        sum(len(window["ids"].combine_chunks().values) for window in windows),
+    )
     assert with_steps_on(config, contents, tokens).steps == pytest.approx(rows // config.batch.rows_per_step, abs=1)
     by_tokens = with_steps_on(replace(config, epochs=None, tokens=str(whole)), contents, tokens)
     assert by_tokens.steps == pytest.approx(rows / config.batch.rows_per_step, abs=1)
@@ -304,7 +303,7 @@ def test_a_preset_has_one_phase_unless_a_kind_is_chosen(
 
     monkeypatch.setattr(bench_train, "train_on_tokens", stop)
     with pytest.raises(KeyboardInterrupt):
-        main(["bert-base", "--token-file", "tokens.npz", *words])
+        main(["bert-base", "--token-file", "tokens.arrow", *words])
     assert [phase.sampling.maximum_length for phase in configs[0].all_phases] == lengths
     note = "" if words else "note: one phase, although preset bert-base has more: phases:two-phases trains them\n"
     assert capsys.readouterr().out == note

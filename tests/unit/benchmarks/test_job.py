@@ -38,7 +38,7 @@ def test_only_intervals_within_a_turn_count() -> None:
 
 def test_slots_go_over_the_ends_of_tables() -> None:
     tables = [pa.table({"row": list(rows)}) for rows in (range(3), range(3, 4), range(4, 11))]
-    assert [slot["row"].to_pylist() for slot in slots(iter(tables), 4, pa.concat_tables)] == [
+    assert [slot["row"].to_pylist() for slot in slots(iter(tables), 4)] == [
         [0, 1, 2, 3],
         [4, 5, 6, 7],
     ]

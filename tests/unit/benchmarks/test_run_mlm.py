@@ -15,12 +15,12 @@ from tests.benchmarks.run_mlm import blocks
 def test_blocks_are_the_texts_between_special_tokens(
     tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
-    save_tokens(str(tmp_path / "tokens.npz"), tiny_corpus, CachedTokenizer(tiny_vocabulary))
-    tokens = token_file.read(str(tmp_path / "tokens.npz"))
+    save_tokens(str(tmp_path / "tokens.arrow"), tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    tokens = token_file.read(str(tmp_path / "tokens.arrow"))
     flat = blocks(tokens, 16).reshape(-1)
     special = np.isin(flat, (tiny_vocabulary.cls_id, tiny_vocabulary.sep_id))
-    texts = np.concatenate([window.tokens for window in tokens.train])
-    documents = sum(len(window.document_offsets) - 1 for window in tokens.train)
+    texts = np.concatenate([tokens.encoded_window(window).tokens for window in tokens.train])
+    documents = sum(window.num_rows for window in tokens.train)
     assert 0 <= len(texts) + 2 * documents - len(flat) < 16
     assert np.array_equal(flat[~special], texts[: (~special).sum()])
     assert flat[0] == tiny_vocabulary.cls_id

@@ -10,7 +10,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.evaluation.heldout import heldout_words, sampled_sentences
 from pipeline.evaluation.heldout_words import LEAST_WORDS, HeldoutWords, masked_row, word_metrics
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.encoded_words import encode_words
+from pipeline.text.examples import encode_words
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 
@@ -57,9 +57,8 @@ def test_all_pieces_of_a_masked_word_are_masked_and_nothing_else() -> None:
     vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "c", "."), lowercase=True)
     sentence = encode_words([["c", "ab.", "c"]], CachedTokenizer(vocabulary))
     assert sentence.tokens.tolist() == [7, 5, 6, 8, 7]
-    row = masked_row(sentence, [1], vocabulary)
-    assert (row.ids.tolist(), row.masked_positions.tolist()) == ([2, 7, 4, 4, 4, 7, 3], [2, 3, 4])
-    assert row.masked_labels.tolist() == [5, 6, 8] and row.first_lengths.tolist() == [7]
+    ids, positions, labels = masked_row(sentence, [1], vocabulary)
+    assert (ids.tolist(), positions.tolist(), labels.tolist()) == ([2, 7, 4, 4, 4, 7, 3], [2, 3, 4], [5, 6, 8])
     assert sentence.tokens.tolist() == [7, 5, 6, 8, 7]
 
 

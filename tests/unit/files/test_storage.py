@@ -3,48 +3,15 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import entry_at
-
-ROOT = Path(__file__).parents[3]
-WITHOUT_PYARROW = """
-import sys
-from pathlib import Path
-
-for name in ("pyarrow", "rich", "requests"):
-    sys.modules[name] = None  # importing it raises ImportError
-
-import pipeline.command_line.columns, pipeline.files.web, pipeline.evaluation.minimal_pairs.paradigms
-from pipeline.files import storage
-
-folder = Path(sys.argv[1])
-(folder / "source").mkdir()
-(folder / "source" / "a.txt").write_text("abc")
-target = f"{folder}/target"
-storage.publish(folder / "source", target, {"step": 7})
-assert storage.exists(target) and storage.children(target) == ["a.txt", "manifest.json"]
-assert storage.is_file(f"{target}/a.txt") and storage.read_at_most(f"{target}/a.txt", 3) == b"abc"
-assert storage.mismatch(target) is None and not storage.is_unavailable(f"{target}/a.txt")
-storage.write_bytes(f"{target}/a.txt", b"abd")
-assert storage.damage(target) == "a.txt does not match its SHA-256"
-storage.delete_file(f"{target}/a.txt")
-storage.delete_folder(target)
-assert storage.children(str(folder)) == ["source"]
-storage.require_writable("output", str(folder))
-for url in ("s3://bucket/key", "hf://datasets/a/b/c"):
-    try:
-        storage.exists(url)
-    except ModuleNotFoundError as error:
-        print(error.name)
-"""
 
 
 @pytest.fixture
@@ -282,14 +249,6 @@ def test_a_manifest_that_names_what_is_outside_is_damage(tmp_path: Path, name: s
     assert not storage.escapes_folder("train/00000-ab.parquet") and not storage.escapes_folder("a..b")
 
 
-def test_local_files_need_no_pyarrow(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PYARROW, str(tmp_path)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["pyarrow.fs", "pyarrow.fs"]
-
-
 @pytest.fixture
 def every_kind(tmp_path: Path) -> Path:
     """A folder with a file, a folder, a pipe, and links to each of them, to nothing and to itself."""
@@ -302,6 +261,13 @@ def every_kind(tmp_path: Path) -> Path:
         (folder / f"to-{name}").symlink_to(target)
     (folder / "to-itself").symlink_to("to-itself")
     return folder
+
+
+def test_a_local_file_is_mapped_into_memory(every_kind: Path) -> None:
+    with storage.open_mapped(f"{every_kind}/file") as file:
+        assert isinstance(file, pa.MemoryMappedFile) and file.read() == b"abc"
+    with pytest.raises(OSError, match="it is a pipe, a socket or a device"):
+        storage.open_mapped(f"{every_kind}/pipe")
 
 
 def test_kinds_and_sizes_are_those_of_pyarrow(every_kind: Path) -> None:

@@ -13,10 +13,10 @@ from pipeline.batch import collate
 from pipeline.config.data import Sampling, Sentences
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import make_examples
+from pipeline.text.examples import encode_texts, make_examples
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sequences import Sequences
-from pipeline.text.single_texts import encode_texts, sentence_texts, strings_of
+from pipeline.text.single_texts import sentence_texts, strings_of
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
