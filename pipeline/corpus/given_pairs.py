@@ -1,7 +1,6 @@
 """Read given pairs: tables (CSV, TSV, JSON lines or Parquet) with two texts per row, and perhaps hard negatives."""
 
 import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,15 +12,10 @@ from pipeline.corpus.parquet import column_rows, is_parquet
 from pipeline.errors import ConfigError, listed
 from pipeline.files.opening import Opened, bare_name, whole_lines
 from pipeline.tables.records import LONGEST_RECORD, NoTextColumn, first_rows, is_text, parse_lines
+from pipeline.tables.roles import FIRST, NEGATIVE, SECOND
 from pipeline.text.csv_separator import named_separator
 from pipeline.text.documents import Dropped, Pair, dropped
 
-FIRST = ("anchor", "query", "question")
-"""Usual columns of the first text; a table's first column in this order is taken if the user names no columns."""
-SECOND = ("positive", "positives", "pos", "paragraph", "passage", "answer")
-"""Usual columns of the second text."""
-NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?_?\d*")
-"""Usual columns of hard negatives, such as negative_2, negatives, neg and hard_negatives."""
 Choose = Callable[[Sequence[str]], list[str]]
 """Names of the columns with text -> columns of the two texts and of hard negatives."""
 Rows = Iterator[Sequence[Any] | Dropped]

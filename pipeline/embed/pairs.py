@@ -11,8 +11,7 @@ import pyarrow as pa
 from pipeline.config.mine import Mine
 from pipeline.errors import DataError, listed, shown
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, parts_of
-from pipeline.tasks.matches import LAYOUTS
-from pipeline.tasks.scored_pairs import OWN_LAYOUT
+from pipeline.tables.roles import MATCHING, OWN
 
 ROWS_AT_ONCE = 1_024
 """Rows whose queries are searched together, which limits memory."""
@@ -55,14 +54,14 @@ class Pairs:
 def open_pairs(config: Mine) -> Pairs:
     """Return the files and columns of config.pairs.
 
-    If neither text nor pair is named, the columns are the first of LAYOUTS that the first file has. Raises ConfigError
+    If neither text nor pair is named, the columns are the first of MATCHING that the first file has. Raises ConfigError
     if there is no file, and DataError for a file of unknown form, without rows or without the columns.
     """
     files = tuple(list_inputs(config.pairs, "auto", tags=False, setting="pairs", remedy=""))
     if not (names := column_names(files[0])):
         raise DataError(f"{files[0].location} has no rows: give a file of pairs")
-    usual = next((layout for layout in LAYOUTS if set(layout) <= set(names)), OWN_LAYOUT[:2])
-    default = usual if config.text is None and config.pair is None else OWN_LAYOUT[:2]
+    usual = next((layout for layout in MATCHING if set(layout) <= set(names)), OWN[:2])
+    default = usual if config.text is None and config.pair is None else OWN[:2]
     pairs = Pairs(files=files, query=config.text or default[0], match=config.pair or default[1])
     for setting, column in (("text", pairs.query), ("pair", pairs.match)):
         if column not in names:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pipeline.config.embed import Embed
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, names_until, parts_of
+from pipeline.tables.roles import ID, TEXT, TITLE
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
@@ -17,7 +18,6 @@ CHARACTERS_PER_PART, CHARACTERS_BEFORE = 1_000_000, 4_000_000
 
 A single longer text is a part of its own.
 """
-ID, TITLE, TEXT = "id", "title", "text"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,25 +10,23 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus.prepared import current_shards, is_prepared
-from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import opening, storage
+from pipeline.files.listing import files_at
 from pipeline.predict.output import manifest_of
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.columns import require_once
-from pipeline.tables.content import bare_name, is_blank
+from pipeline.tables.content import SURROGATE, bare_name, is_blank
 from pipeline.tables.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
-from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
-from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tagging import read_words
+from pipeline.tables.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
+from pipeline.tables.squad import read_questions
+from pipeline.tables.word_columns import read_words
 
 GIVE_FORMAT = ", or give --format table, squad, words or text"
 """End of the message for a file of unknown form, in commands that have the setting `format`."""
 Form = Literal["table", "squad", "words", "text"]
 """Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogate pair, which Arrow refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,7 @@ def list_inputs(
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
-        stored = corpus_inputs.list_files(Source(spec=given, location=location), setting=setting)
+        stored = files_at(location, f"{setting} {given}", "a path, a pattern or a URL")
     except ConfigError:
         raise ConfigError(
             f"{setting} ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "

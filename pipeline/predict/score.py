@@ -19,16 +19,16 @@ from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import content_of
+from pipeline.tables.recognise import kind_of
+from pipeline.tables.squad import Question, are_answers, read_questions
 from pipeline.tasks import known, own
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.metrics.squad import normalised
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
-from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.rows import ExamplesFile, Labelled
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
-from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.task import Task
 
 

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from pipeline.files import storage
 
 BOM = "\ufeff"
 """Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which JSON can hold, but which is not a character; Arrow refuses it."""
 BZ2_BLOCK = b"1AY&SY"
 """Magic number after bzip2's four-byte header. The header alone is not enough: a plain text may begin with "BZh"."""
 

@@ -8,15 +8,13 @@ import pyarrow as pa
 
 from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import rows_in
+from pipeline.tables.roles import CHOICE_LIST
 from pipeline.tables.spans import list_in
 from pipeline.tasks.files import label_text
 from pipeline.tasks.schema import CHOICES
-from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task, choice_number
-
-DEFAULT_CHOICES = "choices"
-"""Column of lists of choices, if no columns are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,7 @@ class ChoiceColumns:
     """Column of the context."""
     start: str | None = None
     """Column of the beginning that all choices of a row share; None: they share none."""
-    choices: tuple[str, ...] = (DEFAULT_CHOICES,)
+    choices: tuple[str, ...] = (CHOICE_LIST,)
     """One column for each choice, or a single column of lists."""
     label: str = "label"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of, decoded
+from pipeline.tables.content import SURROGATE, content_of, decoded
 from pipeline.tables.readers import json_rows
+from pipeline.tables.squad import Question
 from pipeline.tasks.answers import Answer, Span
-from pipeline.tasks.squad import SURROGATE, Question
 
 Words = tuple[int, int]
 """A span of a document: index of its first word, and one past the index of its last."""

@@ -7,12 +7,11 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
+from pipeline.tables.content import SURROGATE, content_of
 from pipeline.tables.readers import first_row, has_columns, reader_of
-from pipeline.tasks.squad import SURROGATE, Question, whole_number, without_text
+from pipeline.tables.roles import ANSWERS, CONTEXT, QUESTION, START
+from pipeline.tables.squad import Question, whole_number, without_text
 
-CONTEXT, QUESTION, START = "context", "question", "answer_start"
-ANSWERS = ("answers", "answer")
 NUMBER = re.compile(r"(-?\d+)(?:\.0*)?")
 """An offset in a table of text; a column with empty cells is often written with decimals, such as 18.0."""
 

@@ -13,9 +13,9 @@ from typing import Any
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.files import storage
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of, existing_file
+from pipeline.tables.content import SURROGATE, content_of, existing_file
+from pipeline.tables.squad import Question
 from pipeline.tasks.metrics.squad import ARTICLES
-from pipeline.tasks.squad import SURROGATE, Question
 
 PUNCTUATION = str.maketrans(dict.fromkeys(f"{string.punctuation}‘’´`", " "))
 FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}

@@ -14,9 +14,9 @@ from pipeline.evaluation.retrieval.collection import Collection, build_collectio
 from pipeline.files import storage
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.columns import tab_separated
-from pipeline.tables.content import content_of, decoded, existing_file
+from pipeline.tables.content import SURROGATE, content_of, decoded, existing_file
 from pipeline.tables.readers import json_rows
-from pipeline.tasks.squad import SURROGATE
+from pipeline.tables.roles import BEIR_ID
 from pipeline.tasks.task import plain_number
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/{split}.tsv"
@@ -48,7 +48,7 @@ def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:
         where = f"{location}:{line}"
         try:
             title, text = _field(where, row, "title"), _field(where, row, "text")
-            yield where, _field(where, row, "_id", required=True), f"{title} {text}"
+            yield where, _field(where, row, BEIR_ID, required=True), f"{title} {text}"
         except BadRow as error:
             bad.take(error)
 
@@ -61,11 +61,11 @@ def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False
     value = row.get(name)
     if value is None and not required:
         return ""
-    if name == "_id" and isinstance(value, int):
+    if name == BEIR_ID and isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
         raise BadRow(f"{where}: {name} is not a text but {shown(value)}", "no-text")
-    if name == "_id" and SURROGATE.search(value):
+    if name == BEIR_ID and SURROGATE.search(value):
         raise BadRow(f"{where}: _id {shown(value)} holds half of a surrogate pair, which is not a character", "no-text")
     return SURROGATE.sub("\ufffd", value)
 

@@ -13,7 +13,7 @@ from pipeline.errors import DataError
 from pipeline.predict.inputs import RowFile, form_of, parts_of
 from pipeline.tables.content import content_of
 from pipeline.tables.readers import rows_in, separator_of
-from pipeline.tasks.recognise import kind_of
+from pipeline.tables.recognise import kind_of
 from pipeline.tasks.tagging import Sentence, read_sentences
 
 COLUMNS = ("text", "label")

@@ -1,7 +1,6 @@
 """Read questions from SQuAD's JSON, versions 1.1 and 2.0."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +8,8 @@ from typing import Any
 
 from pipeline.errors import DataError, listed, shown
 from pipeline.files import storage
-from pipeline.tables.content import content_of
+from pipeline.tables.content import SURROGATE, content_of
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold half of a surrogate pair, which is not a character
 MISALIGNED = "answer-not-at-its-offset"
 UNANSWERED = "no-answer-given"
 
