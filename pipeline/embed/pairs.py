@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.mine import Mine
-from pipeline.errors import DataError, listed, shown
+from pipeline.errors import DataError, shown
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, parts_of
+from pipeline.tables.columns import MissingColumn
 from pipeline.tables.roles import MATCHING, OWN
 
 ROWS_AT_ONCE = 1_024
@@ -40,7 +41,7 @@ class Pairs:
     def _texts(self, table: pa.Table, file: RowFile, column: str, first: int) -> list[str]:
         """Return the texts of a column; `first` is the number of the table's first row, from 1."""
         if column not in table.column_names:
-            raise DataError(f"{file.location} has no column {column}: its columns are {listed(table.column_names)}")
+            raise MissingColumn(file.location, column, table.column_names)
         texts = table[column].to_pylist()
         for row, text in enumerate(texts, first):
             if not (isinstance(text, str) and text.strip()):
@@ -65,10 +66,7 @@ def open_pairs(config: Mine) -> Pairs:
     pairs = Pairs(files=files, query=config.text or default[0], match=config.pair or default[1])
     for setting, column in (("text", pairs.query), ("pair", pairs.match)):
         if column not in names:
-            raise DataError(
-                f"{files[0].location} has no column {column}: its columns are {listed(names)}; name the right one "
-                f"with --{setting}"
-            )
+            raise MissingColumn(files[0].location, column, names, f"name the right one with --{setting}")
     return pairs
 
 

@@ -1,6 +1,5 @@
 """Read the labelled examples that a model is scored on, without loading the model; or score a file of answers."""
 
-import json
 from dataclasses import replace
 
 from pipeline.command_line.columns import aligned
@@ -15,10 +14,9 @@ from pipeline.config.measurements import (
     TripletScore,
 )
 from pipeline.errors import ConfigError, DataError, listed, shown
-from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
+from pipeline.tables.content import json_value
 from pipeline.tables.recognise import kind_of
 from pipeline.tables.squad import Question, are_answers, read_questions
 from pipeline.tasks import known, own
@@ -163,13 +161,7 @@ def _asked_questions(config: AnswerScore) -> list[Question]:
 
 def _read_answers(location: str) -> dict[str, str]:
     """Read {id: answer} from a JSON file, optionally compressed. Raises DataError for any other content."""
-    try:
-        whole = json.loads(content_of(location))
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{location} is not valid JSON ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official "
-            "scripts read it"
-        ) from error
+    whole = json_value(location, "{id: answer}, as SQuAD's official scripts read it")
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         raise DataError(
             f"predictions {location} is a file of questions: are predictions and input swapped? Give {{id: answer}} as "

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.errors import BadRow, DataError, shown
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.columns import MissingColumn
 from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import rows_in
 from pipeline.tables.roles import CHOICE_LIST
@@ -94,10 +95,7 @@ def choice_cells(table: pa.Table, names: Sequence[str]) -> list[list[str]]:
     `names` are the columns, as in ChoiceColumns. Raises DataError if a column is missing or holds no texts.
     """
     if missing := [name for name in names if name not in table.column_names]:
-        raise DataError(
-            f"input has no column {missing[0]}: its columns are {listed(table.column_names)}; name the columns of the "
-            "choices with --choices"
-        )
+        raise MissingColumn("input", missing[0], table.column_names, "name the columns of the choices with --choices")
     columns = [table[name].to_pylist() for name in names]
     rows = [list_in(value) or [] for value in columns[0]] if len(names) == 1 else [list(row) for row in zip(*columns)]
     for row in rows:

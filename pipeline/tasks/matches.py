@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.config.similarity import LOSSES, Loss
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import SURROGATE, content_of
+from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import columns_among, has_columns
 from pipeline.tables.roles import MATCHING, NEGATIVES, OWN
 from pipeline.tables.spans import list_in
@@ -36,10 +36,10 @@ def match_columns(location: str, text: str | None, pair: str | None, negatives: 
     If neither text nor pair is named, they are the first of MATCHING that the file has, else those of OWN. If one is
     named, OWN gives the other. If no negatives are named, they are those of NEGATIVES that the file has.
     """
-    content, (first, second, _) = content_of(location), OWN
+    first, second, _ = OWN
     if text is None and pair is None:
-        first, second = next((names for names in MATCHING if has_columns(location, names, content)), (first, second))
-    found = negatives or columns_among(NEGATIVES, location, content)
+        first, second = next((names for names in MATCHING if has_columns(location, names)), (first, second))
+    found = negatives or columns_among(NEGATIVES, location)
     return MatchColumns(first=text or first, second=pair or second, negatives=found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import SURROGATE, content_of, decoded
+from pipeline.tables.content import SURROGATE, text_lines
 from pipeline.tables.readers import json_rows
 from pipeline.tables.squad import Question
 from pipeline.tasks.answers import Answer, Span
@@ -30,7 +30,7 @@ def read_natural(location: str, bad: BadRows | None = None) -> list[Question]:
     of another form, or raises DataError.
     """
     bad, questions = bad or BadRows(), []
-    for line, row in json_rows(location, decoded(location, content_of(location)), bad):
+    for line, row in bad.usable(json_rows(location, text_lines(location))):
         try:
             questions.append(_question_of(row))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import SURROGATE, content_of
-from pipeline.tables.readers import COLUMN_OPTIONS, MissingColumn, Values, has_columns, rows_in
+from pipeline.tables.content import SURROGATE
+from pipeline.tables.readers import Values, has_columns, rows_in
 from pipeline.tables.roles import LAYOUTS, OWN
 from pipeline.tasks.files import Columns, read_file, require_labels
 from pipeline.tasks.task import Task
@@ -47,8 +47,7 @@ def pair_columns(
         )
     label = labels[0] if labels else None
     if (text, pair, label) == (None, None, None):
-        content = content_of(location)
-        text, pair, label = next((names for names in layouts if has_columns(location, names, content)), OWN)
+        text, pair, label = next((names for names in layouts if has_columns(location, names)), OWN)
     return Columns(first=text or OWN[0], second=pair or OWN[1], label=label or OWN[2])
 
 
@@ -101,11 +100,8 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
 
 
 def triplet_rows(location: str, names: Sequence[str], bad: BadRows, optional: Sequence[str] = ()) -> Values:
-    """Yield the rows of a table; `optional` as in `rows_in`.
+    """Return the rows of a table; `optional` as in `rows_in`.
 
     Raises DataError for a missing column, with the options for columns of triplets.
     """
-    try:
-        yield from rows_in(location, names, bad, optional)
-    except MissingColumn as error:
-        raise DataError(str(error).replace(COLUMN_OPTIONS, "--text, --pair and --negative")) from error
+    return rows_in(location, names, bad, optional, "--text, --pair and --negative")

@@ -14,8 +14,8 @@ import numpy as np
 from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import lines
-from pipeline.tables.readers import EmptyTable, rows_in
+from pipeline.tables.content import EmptyTable, lines
+from pipeline.tables.readers import rows_in
 from pipeline.tables.spans import require_no_spans
 from pipeline.tables.word_columns import WordLines, require_column, require_columns, texts_in, word_lines
 from pipeline.tasks.metrics.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
