@@ -25,6 +25,10 @@ HARMLESS_BYTES = 64 << 20
 """Decompressed bytes that are allowed for every file, whatever its stored size: repetitive text is not an attack."""
 
 
+BOM = "\ufeff"
+"""Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
+
+
 class CutOff(Exception):
     """Compressed data that is truncated."""
 
@@ -231,6 +235,16 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
             yield rest[:end]
             rest = rest[end:]
     yield rest
+
+
+def without_end(line: str) -> str:
+    """Return a line without its end, LF or CR LF."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def is_blank(line: str) -> bool:
+    """Return whether a line (without its line end) is empty except for byte order marks."""
+    return not line.strip(BOM)
 
 
 def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bool]]:

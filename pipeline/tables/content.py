@@ -9,9 +9,8 @@ from pipeline.errors import DataError
 from pipeline.files import opening, storage
 from pipeline.files.local_files import require_regular
 from pipeline.files.locations import is_url
+from pipeline.files.opening import BOM, without_end
 
-BOM = "\ufeff"
-"""Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can hold, but which is not a character; Arrow refuses it."""
 
@@ -82,16 +81,6 @@ def lines(location: str) -> list[str]:
     Raises DataError as `text_lines` does.
     """
     return [without_end(line).lstrip(BOM) for line in text_lines(location)]
-
-
-def without_end(line: str) -> str:
-    """Return a line without its end, LF or CR LF."""
-    return line.removesuffix("\n").removesuffix("\r")
-
-
-def is_blank(line: str) -> bool:
-    """Return whether a line (without its line end) is empty except for byte order marks."""
-    return not line.strip(BOM)
 
 
 def _blocks(location: str) -> Iterator[bytes]:

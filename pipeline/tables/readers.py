@@ -8,10 +8,11 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.files import storage
+from pipeline.files.opening import BOM
 from pipeline.tables import parquet
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.columns import MissingColumn, require_columns
-from pipeline.tables.content import BOM, EmptyTable, bare_name, text_lines
+from pipeline.tables.content import EmptyTable, bare_name, text_lines
 from pipeline.tables.separated import csv_rows, tab_separated
 from pipeline.tables.spans import require_no_spans
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from pipeline.errors import DataError
-from pipeline.tables.content import BOM, EmptyTable, bare_name, content_of
+from pipeline.files.opening import BOM
+from pipeline.tables.content import EmptyTable, bare_name, content_of
 from pipeline.tables.readers import is_one_list
 from pipeline.tables.roles import LAYOUTS
 from pipeline.tables.word_columns import WordLines, word_lines

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from pipeline.errors import BadRow
-from pipeline.tables.content import is_blank, without_end
+from pipeline.files.opening import is_blank, without_end
 
 SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
