@@ -48,10 +48,10 @@ def open_table(location: str, otherwise: str | None = None) -> Table:
     `otherwise` is the suffix whose format is read if the file name shows none. Raises DataError for an unknown format,
     broken quotes, and a file that cannot be read.
     """
-    return TEXT_TABLES[suffix_of(location, otherwise)](location)
+    return TEXT_TABLES[_suffix_of(location, otherwise)](location)
 
 
-def suffix_of(location: str, otherwise: str | None = None) -> str:
+def _suffix_of(location: str, otherwise: str | None = None) -> str:
     """Return the suffix of a file name that tells the format, or `otherwise`. Raises DataError if both are missing."""
     name = bare_name(location)
     suffix = next((suffix for suffix in (*TEXT_TABLES, PARQUET) if name.endswith(suffix)), otherwise)
@@ -74,7 +74,7 @@ def rows_in(
     for a missing column; the message names the `options` that set columns.
     """
     bad, remedy = bad or BadRows(), f"name yours with {options}"
-    if suffix_of(location) == PARQUET:
+    if _suffix_of(location) == PARQUET:
         yield from _parquet_values(location, columns, remedy)
         return
     table = open_table(location)
@@ -93,7 +93,7 @@ def columns_among(names: Sequence[str], location: str) -> tuple[str, ...]:
     """Return those of `names` that are columns of a table; in JSON, these are the columns that any row has."""
     if not names:
         return ()
-    if suffix_of(location) == PARQUET:
+    if _suffix_of(location) == PARQUET:
         found = set(parquet.column_names(location))
     elif (table := open_table(location)).names is not None:
         found = set(table.names)

@@ -49,7 +49,7 @@ def csv_fields(
         skipped, header = next(
             ((number, line) for number, line in enumerate(lines) if not is_blank(line.strip())), (0, "")
         )
-        separator = named_separator(header)
+        separator = _named_separator(header)
         if separator is None:
             lines, separator = chain([header], lines), separator_of(header)
         else:
@@ -95,7 +95,7 @@ def separator_of(header: str) -> str:
     return SEPARATORS[0]
 
 
-def named_separator(line: str) -> str | None:
+def _named_separator(line: str) -> str | None:
     """Return the separator that a file's first line names; None for other lines."""
     match = NAMED_SEPARATOR.fullmatch(line.strip("\ufeff\r\n"))
     return match["separator"] if match else None
