@@ -42,6 +42,8 @@ CARRIES = {
         },
         16_800,
     ),
+    "workflows.finetune": ({"wikipedia", "serve", "api", "adapt", "ablation", "bench"}, 48_100),
+    "workflows.serve": ({"wikipedia", "finetune", "grid", "adapt", "ablation", "bench"}, 32_800),
     "workflows.prepare": ({"tasks", "model", "objectives", "train", "export"}, 11_300),
 }
 """Job -> rooms that importing it may not load, and the most lines of ours that it may load.
