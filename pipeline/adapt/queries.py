@@ -8,9 +8,7 @@ from pipeline.evaluation.retrieval.beir import read_judgements
 from pipeline.files.locations import absolute
 from pipeline.predict.inputs import list_inputs, parts_of
 from pipeline.tables.bad_rows import BadRows
-
-BEIR_ID = "_id"
-"""Column of the ids in BEIR's queries.jsonl."""
+from pipeline.tables.roles import BEIR_ID, ID
 
 
 def given_queries(config: Adapt) -> list[Query]:
@@ -31,7 +29,7 @@ def _id_column(queries: str) -> str | None:
         return None
     (file, *_) = list_inputs(absolute(queries), "auto", tags=False, setting="queries", remedy="")
     columns = next((table.column_names for table in parts_of(file, 1)), [])
-    return BEIR_ID if BEIR_ID in columns and "id" not in columns else None
+    return BEIR_ID if BEIR_ID in columns and ID not in columns else None
 
 
 def _require_judgements(location: str) -> None:

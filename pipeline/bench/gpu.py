@@ -40,11 +40,11 @@ from pipeline.files import storage
 from pipeline.files.locations import absolute
 from pipeline.model.flops import utilisation
 from pipeline.objectives.table import flops_per_token
+from pipeline.objectives.utilisation import device_peak
 from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, print_line
 from pipeline.saved.naming import with_name
 from pipeline.train.automatic import free_memory
-from pipeline.train.hardware import device_peak
 
 PRECISION = "bfloat16"
 SIZES_OF_GPUS = ["base", "large"]

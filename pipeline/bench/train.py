@@ -46,6 +46,7 @@ from pipeline.files.locations import absolute
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.pretraining import Teacher
 from pipeline.objectives.table import Pretraining
+from pipeline.objectives.utilisation import device_peak
 from pipeline.optim.build import build_optimizer
 from pipeline.presets.table import (
     ABOUT_PRESETS,
@@ -67,7 +68,6 @@ from pipeline.train.hardware import (
     autocast_of,
     chosen_precision,
     cores,
-    device_peak,
     out_of_memory_as_config_error,
     required_device,
     slower_precision,

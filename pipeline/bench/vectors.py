@@ -16,9 +16,10 @@ from pipeline.config.embed import Embed
 from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.config.placement import EmbedPlacement, EmbedPrecision
 from pipeline.embed.model import VectorModel, load
-from pipeline.embed.texts import TEXT, InputColumns, text_files, text_tables
+from pipeline.embed.texts import InputColumns, text_files, text_tables
 from pipeline.errors import ConfigError
 from pipeline.saved.prompts import OF_DOCUMENTS
+from pipeline.tables.roles import TEXT
 from pipeline.train.hardware import cores, has_bfloat16
 
 AIMS: dict[EmbedPrecision, float] = {"float32": 1.2, "bfloat16": 2.0, "int8": 2.0}

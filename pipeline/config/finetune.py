@@ -14,7 +14,7 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import DISTILLED, Recipe
 from pipeline.config.similarity import Similarity
 from pipeline.config.task_kind import OwnKind
-from pipeline.config.training import AdamW, LinearDecay
+from pipeline.config.training import LinearDecay, TaskAdamW
 
 COMMON = (
     *("checkpoint", "task", "data", "train", "dev", "text", "label", "seeds", "minutes", "output"),
@@ -84,24 +84,6 @@ class Trials:
         require(self.gpus is None or self.gpus >= 0, f"trials.gpus ({self.gpus}) must be at least 0")
         require_at_least("trials.workers", self.workers, 1)
         require(self.at_once is None or self.at_once >= 1, f"trials.at_once ({self.at_once}) must be at least 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskAdamW(AdamW):
-    __doc__ = AdamW.__doc__
-
-    learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
-    """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
-    layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
-    """Ratio of a layer's learning rate to that of the next higher layer. Pooler and heads have the full rate, the top
-    layer has layer_decay times the full rate, and the embeddings have layer_decay^(layers + 1) times it. Default:
-    0.8 for ELECTRA (Clark et al. 2020), 1 for other families.
-    """
-
-    def __post_init__(self) -> None:
-        usual = {"learning_rate": WIDE_RATE, "layer_decay": 1.0}
-        # AdamW is built only to run its checks, which None would not pass.
-        AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})
 
 
 @dataclass(frozen=True, kw_only=True)

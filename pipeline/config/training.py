@@ -150,6 +150,24 @@ class AdamW:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskAdamW(AdamW):
+    __doc__ = AdamW.__doc__
+
+    learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
+    """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
+    layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
+    """Ratio of a layer's learning rate to that of the next higher layer. Pooler and heads have the full rate, the top
+    layer has layer_decay times the full rate, and the embeddings have layer_decay^(layers + 1) times it. Default:
+    0.8 for ELECTRA (Clark et al. 2020), 1 for other families.
+    """
+
+    def __post_init__(self) -> None:
+        usual = {"learning_rate": AdamW.learning_rate, "layer_decay": AdamW.layer_decay}
+        # AdamW is built only to run its checks, which None would not pass.
+        AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lamb(AdamW):
     """LAMB, for large batches: Adam with bias correction, in which each matrix's update is scaled in proportion to the
     norm of the matrix (You et al. 2020, algorithm 2).

@@ -1,7 +1,5 @@
 """Read given pairs: tables (CSV, TSV, JSON lines or Parquet) with two texts per row, and perhaps hard negatives."""
 
-import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,18 +8,13 @@ from typing import Any
 
 from pipeline.config.data import PAIRS, GivenPairs, Sampling
 from pipeline.corpus.parquet import column_rows, is_parquet
-from pipeline.errors import ConfigError, listed
+from pipeline.errors import BadRow, ConfigError, listed
 from pipeline.files.opening import Opened, bare_name, whole_lines
 from pipeline.tables.records import LONGEST_RECORD, NoTextColumn, first_rows, is_text, parse_lines
-from pipeline.text.csv_separator import named_separator
+from pipeline.tables.roles import FIRST, NEGATIVE, SECOND
+from pipeline.tables.separated import csv_fields, tab_separated
 from pipeline.text.documents import Dropped, Pair, dropped
 
-FIRST = ("anchor", "query", "question")
-"""Usual columns of the first text; a table's first column in this order is taken if the user names no columns."""
-SECOND = ("positive", "positives", "pos", "paragraph", "passage", "answer")
-"""Usual columns of the second text."""
-NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?_?\d*")
-"""Usual columns of hard negatives, such as negative_2, negatives, neg and hard_negatives."""
 Choose = Callable[[Sequence[str]], list[str]]
 """Names of the columns with text -> columns of the two texts and of hard negatives."""
 Rows = Iterator[Sequence[Any] | Dropped]
@@ -119,37 +112,15 @@ def _json_rows(file: Opened, choose: Choose) -> Rows:
 
 
 def _separated_rows(file: Opened, choose: Choose, *, tabs: bool) -> Rows:
-    """Yield the values of a CSV or TSV file, whose first row names the columns. In TSV, quotes are plain characters.
-
-    If the first row has no comma, the separator of a CSV file may be a semicolon or a tab. A line before it may name
-    the separator, as Excel reads it.
-    """
+    """Yield the values of a CSV or TSV file, whose first row names the columns."""
     lines = (f"{line}\n" for line, _ in whole_lines(file.blocks, LONGEST_RECORD))
-    header = next(lines)
-    if (named := None if tabs else named_separator(header)) is not None:
-        header = next(lines, "")
-    separator = "\t" if tabs else named or next((mark for mark in ",;\t" if mark in header), ",")
-    csv.field_size_limit(LONGEST_RECORD)
-    quoting = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
-    rows = _csv_rows(csv.reader(chain([header], lines), delimiter=separator, quoting=quoting, strict=True))
-    names = next(rows, None) or []
+    rows = tab_separated(lines) if tabs else csv_fields(file.location, lines, longest=LONGEST_RECORD)
+    header = next(rows, (1, ()))[1]
+    names = [] if isinstance(header, BadRow) else header
     indices = [names.index(name) for name in choose(names)]
-    for number, fields in enumerate(rows):
-        if fields is None or len(fields) != len(names):
-            yield dropped(f"{file.name}:{number}", "broken record", separator.join(fields or []))
+    for number, (_, fields) in enumerate(rows):
+        if isinstance(fields, BadRow) or len(fields) != len(names):
+            row = "" if isinstance(fields, BadRow) else ("\t" if tabs else ",").join(fields)
+            yield dropped(f"{file.name}:{number}", "broken record", row)
         else:
             yield [fields[index] for index in indices]
-
-
-def _csv_rows(reader: Iterator[list[str]]) -> Iterator[list[str] | None]:
-    """Yield the fields of each row that is not blank; None for a row whose quotes are broken."""
-    while True:
-        try:
-            fields = next(reader, None)
-        except csv.Error:
-            yield None
-            continue
-        if fields is None:
-            return
-        if fields:
-            yield fields

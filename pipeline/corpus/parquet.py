@@ -15,7 +15,8 @@ from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.files.opening import LocatedStream, Opened, compression_by_name
 from pipeline.files.web import WEB
-from pipeline.tables.records import ABOUT, row_record, text_column
+from pipeline.tables.records import row_record, text_column
+from pipeline.tables.roles import ABOUT
 from pipeline.text.documents import Dropped, Record, dropped
 
 MAGIC = b"PAR1"

@@ -17,8 +17,8 @@ from pipeline.config.locations import BUILTIN
 from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
-from pipeline.corpus.prepared import SPLITS, Corpus, load_corpus, unreadable_manifest
-from pipeline.corpus.shards import COUNTED, shard_count
+from pipeline.corpus.prepared import COUNTED, SPLITS, Corpus, load_corpus, unreadable_manifest
+from pipeline.corpus.shards import shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.errors import ConfigError, DataError, listed

@@ -16,6 +16,8 @@ from pipeline.files.web import WEB
 from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
+COUNTED = ("documents", "pieces", "characters")
+"""Counts of each split, and of each source."""
 SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
 """Name of a shard's file: its number and the beginning of a digest of its contents."""
 

@@ -15,12 +15,12 @@ from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
 from pipeline.corpus.part_tables import PART, sort_part
 from pipeline.corpus.parts import SAMPLES, Tally
+from pipeline.corpus.prepared import COUNTED
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
 from pipeline.files import storage
 from pipeline.text.documents import Reason, dropped, length
 from pipeline.text.schema import DOCUMENT
 
-COUNTED = ("documents", "pieces", "characters")
 HELDOUT_OVERLAP = 0.05
 """A held-out text is dropped if other parents own at least this share of its word sequences.
 

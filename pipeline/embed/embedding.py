@@ -24,7 +24,7 @@ from pipeline.embed.folder import (
 )
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import VectorModel
-from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, InputColumns, short_names, text_tables
+from pipeline.embed.texts import CHARACTERS_BEFORE, InputColumns, short_names, text_tables
 from pipeline.errors import PipelineError
 from pipeline.model.int8 import INT8_SCHEME
 from pipeline.model.watching import each_batch
@@ -34,6 +34,7 @@ from pipeline.predict.parts import Parts
 from pipeline.predict.running import run_work
 from pipeline.predict.work import Note, PartsWork, Reader, input_in, part_row
 from pipeline.reporting import BEAT_SECONDS, Report
+from pipeline.tables.roles import ID, TEXT, TITLE
 
 QUEUED_BYTES = 128 << 20
 """Maximum bytes of parts that wait in the object store. Without this limit, memory would grow with the input."""

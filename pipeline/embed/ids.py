@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pipeline.embed.texts import ID, InputColumns, text_tables
+from pipeline.embed.texts import InputColumns, text_tables
 from pipeline.errors import DataError
 from pipeline.files.locations import is_url
 from pipeline.predict.inputs import RowFile, column_names
+from pipeline.tables.roles import ID
 
 CHECKED_BYTES = 2 << 30
 """Maximum total bytes of inputs whose ids are checked before embedding. Ids of larger inputs are checked afterwards."""

@@ -17,7 +17,6 @@ from pipeline.batch import Batch, MaskedBatch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
-from pipeline.export.trained import Trained, load_published, load_trained
 from pipeline.files import storage
 from pipeline.files.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
@@ -27,6 +26,7 @@ from pipeline.model.states import Layers, attention_weights, layer_numbers, laye
 from pipeline.saved.checkpoints import GENERATOR, TASK, find_checkpoint
 from pipeline.saved.files import require_owner
 from pipeline.saved.model import open_saved
+from pipeline.saved.pretrained import Pretrained, load_published
 from pipeline.saved.recipe import VectorRecipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
 from pipeline.saved.task_heads import has_task
@@ -75,7 +75,7 @@ class LoadedEncoder:
     """Modules whose weights are missing in the model's files, such as encoder.pooler."""
     recipe: VectorRecipe = VectorRecipe()
     """Pooling, scaling, prompts and maximum length of `embed`."""
-    pretrained: Trained | None = None
+    pretrained: Pretrained | None = None
     tuned: "TunedModel | None" = None
 
     def __repr__(self) -> str:
@@ -359,6 +359,8 @@ def of_tuned(
 def _load_pretrained(made: type[Loaded], location: str, device: torch.device) -> Loaded:
     """Load a pretrained model with the heads in its files. Raises CheckpointError if the files hold no such model."""
     if storage.exists(storage.join(location, GENERATOR)):  # this project's ELECTRA: generator and discriminator
+        from pipeline.export.trained import load_trained  # objectives are loaded only for a model with a generator
+
         trained = load_trained(location)
         return _of_trained(made, trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))
     saved = open_saved(location)
@@ -372,7 +374,7 @@ def _load_pretrained(made: type[Loaded], location: str, device: torch.device) ->
 
 
 def _of_trained(
-    made: type[Loaded], trained: Trained, vocabulary: Vocabulary, device: torch.device, lacks: tuple[str, ...]
+    made: type[Loaded], trained: Pretrained, vocabulary: Vocabulary, device: torch.device, lacks: tuple[str, ...]
 ) -> Loaded:
     """Return a pretrained model on a device, as an object of the class `made`."""
     trained.module.to(device)

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.mine import Mine
-from pipeline.errors import DataError, listed, shown
+from pipeline.errors import DataError, shown
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, parts_of
-from pipeline.tasks.matches import LAYOUTS
-from pipeline.tasks.scored_pairs import OWN_LAYOUT
+from pipeline.tables.columns import MissingColumn
+from pipeline.tables.roles import MATCHING, OWN
 
 ROWS_AT_ONCE = 1_024
 """Rows whose queries are searched together, which limits memory."""
@@ -41,7 +41,7 @@ class Pairs:
     def _texts(self, table: pa.Table, file: RowFile, column: str, first: int) -> list[str]:
         """Return the texts of a column; `first` is the number of the table's first row, from 1."""
         if column not in table.column_names:
-            raise DataError(f"{file.location} has no column {column}: its columns are {listed(table.column_names)}")
+            raise MissingColumn(file.location, column, table.column_names)
         texts = table[column].to_pylist()
         for row, text in enumerate(texts, first):
             if not (isinstance(text, str) and text.strip()):
@@ -55,21 +55,18 @@ class Pairs:
 def open_pairs(config: Mine) -> Pairs:
     """Return the files and columns of config.pairs.
 
-    If neither text nor pair is named, the columns are the first of LAYOUTS that the first file has. Raises ConfigError
+    If neither text nor pair is named, the columns are the first of MATCHING that the first file has. Raises ConfigError
     if there is no file, and DataError for a file of unknown form, without rows or without the columns.
     """
     files = tuple(list_inputs(config.pairs, "auto", tags=False, setting="pairs", remedy=""))
     if not (names := column_names(files[0])):
         raise DataError(f"{files[0].location} has no rows: give a file of pairs")
-    usual = next((layout for layout in LAYOUTS if set(layout) <= set(names)), OWN_LAYOUT[:2])
-    default = usual if config.text is None and config.pair is None else OWN_LAYOUT[:2]
+    usual = next((layout for layout in MATCHING if set(layout) <= set(names)), OWN[:2])
+    default = usual if config.text is None and config.pair is None else OWN[:2]
     pairs = Pairs(files=files, query=config.text or default[0], match=config.pair or default[1])
     for setting, column in (("text", pairs.query), ("pair", pairs.match)):
         if column not in names:
-            raise DataError(
-                f"{files[0].location} has no column {column}: its columns are {listed(names)}; name the right one "
-                f"with --{setting}"
-            )
+            raise MissingColumn(files[0].location, column, names, f"name the right one with --{setting}")
     return pairs
 
 

@@ -7,8 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
-from pipeline.errors import ConfigError, DataError, listed
+from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, names_until, parts_of
+from pipeline.tables.columns import MissingColumn
+from pipeline.tables.roles import ID, TEXT, TITLE
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
@@ -17,7 +19,6 @@ CHARACTERS_PER_PART, CHARACTERS_BEFORE = 1_000_000, 4_000_000
 
 A single longer text is a part of its own.
 """
-ID, TITLE, TEXT = "id", "title", "text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +97,7 @@ def _require_named(file: RowFile, names: Sequence[str], columns: InputColumns) -
     """Raise DataError if a named column is not among `names`, the columns of a file. An empty file has no columns."""
     for flag, column in (("text", columns.text), ("id", columns.id), ("title", columns.title)):
         if names and column is not None and column not in names:
-            raise DataError(
-                f"{file.location} has no column {column}: its columns are {listed(names)}; name the right one with "
-                f"--{flag}"
-            )
+            raise MissingColumn(file.location, column, names, f"name the right one with --{flag}")
 
 
 def _texts_of(table: pa.Table, location: str, name: str, wanted: Mapping[str, str], first: int) -> pa.Table:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
-from pipeline.corpus.prepared import Corpus, load_corpus
-from pipeline.corpus.shards import COUNTED
+from pipeline.corpus.prepared import COUNTED, Corpus, load_corpus
 from pipeline.errors import DataError, listed
 from pipeline.export.markdown import (
     DATASET,

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch, MaskedBatch, masked_batch
-from pipeline.export.trained import Trained
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
+from pipeline.saved.pretrained import Pretrained
 from pipeline.text.splitting import decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
@@ -98,7 +98,7 @@ def pooled_by(
 
 @torch.inference_mode()
 def fill_masks(
-    trained: Trained, batch: MaskedBatch, vocabulary: Vocabulary, top: int
+    trained: Pretrained, batch: MaskedBatch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
     """Return the `top` most likely entries for each mask token of each text, the best first.
 
@@ -129,7 +129,7 @@ def word_of(token: str, kind: str) -> str:
 
 
 @torch.inference_mode()
-def embeddings(trained: Trained, batch: Batch) -> Tensor:
+def embeddings(trained: Pretrained, batch: Batch) -> Tensor:
     """Return the mean of each sequence's last hidden states, [CLS] and [SEP] included: float32 (N, width).
 
     Source: Reimers & Gurevych 2019, pooling strategy MEAN.

@@ -2,29 +2,24 @@
 
 from dataclasses import dataclass
 
-from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import published_names, uninitialized, vocabulary_size, without_memory
+from pipeline.model.weights import published_names, uninitialized, vocabulary_size
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.saved.model import SavedModel, open_saved
+from pipeline.saved.pretrained import Pretrained
 from pipeline.saved.tensors import errors_with_location
-from pipeline.saved.weights import fill, read_usable, require_fitting_vocabulary
-from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A checkpoint's model, in evaluation mode and float32 on the CPU."""
+class Trained(Pretrained):
+    """A checkpoint's model with the module that pretraining trains, in evaluation mode and float32 on the CPU."""
 
-    checkpoint: str
-    model: Model
-    vocabulary_size: int
     module: Pretraining
 
 
@@ -41,23 +36,6 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     if fills_blanks and not module.fills_blanks:
         raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
     return Trained(checkpoint=folder, model=saved.settings, vocabulary_size=rows, module=module)
-
-
-def load_published(saved: SavedModel, vocabulary: Vocabulary) -> tuple[Trained, set[str]]:
-    """Load a pretrained model of any origin with its head for masked tokens.
-
-    Also return our names of the parts that its files lack; their weights are arbitrary. Raises CheckpointError if the
-    weights cannot be used or do not fit the vocabulary.
-    """
-    usable = read_usable(saved, vocabulary.size)
-    require_fitting_vocabulary(saved.location, saved.location, usable.rows, vocabulary)
-    state = usable.taken.state
-    with without_memory():  # all weights are replaced below, so initialising them would waste time
-        module = MaskedTokens(saved.settings, usable.rows, enhanced="enhanced_decoder.positions.weight" in state)
-    lacks = {name.rpartition(".")[0] for name in fill(module, state)}
-    return Trained(
-        checkpoint=saved.location, model=saved.settings, vocabulary_size=usable.rows, module=module.eval()
-    ), lacks
 
 
 def load_module(saved: SavedModel) -> tuple[Pretraining, int]:

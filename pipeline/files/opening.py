@@ -25,6 +25,10 @@ HARMLESS_BYTES = 64 << 20
 """Decompressed bytes that are allowed for every file, whatever its stored size: repetitive text is not an attack."""
 
 
+BOM = "\ufeff"
+"""Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
+
+
 class CutOff(Exception):
     """Compressed data that is truncated."""
 
@@ -130,16 +134,16 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
     The compression is taken from the file's name, else from its first bytes. Raises CutOff, Damaged or ExpandsTooFar
     after yielding all data before the error, and DataError if the file cannot be read.
     """
-    # Imported here because smart_open imports every installed cloud library.
-    from smart_open.compression import compression_wrapper
-
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
-        # Bypass the wrapper's buffer: it would lose data that was decompressed just before an error.
-        wrapper: Any = compression_wrapper(
-            source, "rb", compression=compression_by_name(location) or _compression_by_magic(source.peek(16))
-        )
-        stream = wrapper.raw if wrapper is not source else source
+        compression, stream = compression_by_name(location) or _compression_by_magic(source.peek(16)), source
+        if compression is not None:
+            # Imported here because smart_open imports every installed cloud library.
+            from smart_open.compression import compression_wrapper
+
+            # Bypass the wrapper's buffer: it would lose data that was decompressed just before an error.
+            wrapper: Any = compression_wrapper(source, "rb", compression=compression)
+            stream = wrapper.raw
         size = 0
         try:
             while block := stream.read1(BLOCK_BYTES):
@@ -177,13 +181,13 @@ def bare_name(name: str) -> str:
     return next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)
 
 
-def _compression_by_magic(head: bytes) -> str:
-    """Return smart_open's name for the compression that the first bytes show; "disable" if they show none.
+def _compression_by_magic(head: bytes) -> str | None:
+    """Return smart_open's name for the compression that the first bytes show; None if they show none.
 
     File names of downloads often do not show the compression.
     """
-    recognised = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
-    return "disable" if recognised == ".bz2" and head[4:10] != BZ2_BLOCK else recognised
+    recognised = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), None)
+    return None if recognised == ".bz2" and head[4:10] != BZ2_BLOCK else recognised
 
 
 def is_utf16(head: bytes) -> bool:
@@ -231,6 +235,16 @@ def lines(blocks: Iterator[bytes]) -> Iterator[str]:
             yield rest[:end]
             rest = rest[end:]
     yield rest
+
+
+def without_end(line: str) -> str:
+    """Return a line without its end, LF or CR LF."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def is_blank(line: str) -> bool:
+    """Return whether a line (without its line end) is empty except for byte order marks."""
+    return not line.strip(BOM)
 
 
 def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bool]]:

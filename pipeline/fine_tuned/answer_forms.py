@@ -10,12 +10,12 @@ import pyarrow as pa
 from pipeline.errors import DataError
 from pipeline.fine_tuned.about import TunedModel
 from pipeline.fine_tuned.decoding import answers_of, tag_probabilities_of
+from pipeline.tables.squad import Question
 from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import CHOICES, TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import Task
 

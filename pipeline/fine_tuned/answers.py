@@ -12,8 +12,8 @@ from pipeline.fine_tuned.answer_forms import Columns
 from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.objectives.logits import compute_logits
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Task
+from pipeline.text.schema import CUT
 
 
 def required_columns(task: Task, given: Collection[str]) -> tuple[str, ...]:

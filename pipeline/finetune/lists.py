@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pipeline.config.finetune import Finetune, TaskAdamW
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.config.task_kind import Kind
+from pipeline.config.training import TaskAdamW
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.finetune.facts import training_facts

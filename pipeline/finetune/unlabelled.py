@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from pipeline.config.finetune import Finetune
-from pipeline.errors import ConfigError, DataError, listed, shown
+from pipeline.errors import ConfigError, DataError, shown
 from pipeline.finetune.contents import Text, texts_of
 from pipeline.finetune.problems import Problem, data_of
 from pipeline.predict.inputs import RowFile, list_inputs, parts_of
 from pipeline.reporting import Report
+from pipeline.tables.columns import MissingColumn
 from pipeline.tasks import known
 from pipeline.tasks.files import read_file
 from pipeline.tasks.own import bad_rows, columns_of
@@ -55,10 +56,8 @@ def _texts_in(file: RowFile, first: str, second: str | None) -> Iterator[tuple[s
     columns = ["text"] if file.form == "text" else [name for name in (first, second) if name is not None]
     for table in parts_of(file, ROWS_AT_ONCE):
         if missing := [name for name in columns if name not in table.column_names]:
-            raise DataError(
-                f"{SETTING} {file.location} has no column {missing[0]}: its columns are {listed(table.column_names)}; "
-                "name the right ones with --text and --pair"
-            )
+            remedy = "name the right ones with --text and --pair"
+            raise MissingColumn(f"{SETTING} {file.location}", missing[0], table.column_names, remedy)
         for texts in zip(*(table[name].to_pylist() for name in columns), strict=True):
             if odd := [text for text in texts if not isinstance(text, str | None)]:
                 raise DataError(f"{SETTING} {file.location}: {shown(str(odd[0]))} is not a text")

@@ -15,10 +15,8 @@ from pipeline.batch import MaskedBatch, NextSentenceBatch, SentenceOrderBatch
 from pipeline.config.data import NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.objective import Masked
-from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
-from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
+from pipeline.model.masked_model import MaskedModel
 from pipeline.objectives.pretraining import Pretraining
 from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import LossCurve, Sums, Terms
@@ -66,7 +64,7 @@ DESCRIPTIONS = {
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 
 
-class MaskedTokens(Pretraining):
+class MaskedTokens(MaskedModel, Pretraining):
     """Encoder with a head for masked tokens, and optionally a head for pairs.
 
     Training minimises the sum of both heads' mean losses (Devlin et al. 2019, section 3.1). The pair head learns the
@@ -84,21 +82,9 @@ class MaskedTokens(Pretraining):
         pairs: bool = True,
         enhanced: bool = False,
     ) -> None:
-        """Initialise weights from `generator`; None: from torch's global generator.
-
-        The module has a pair head if `pairs` is true and the settings give the encoder a pooler. If `enhanced`, masked
-        tokens are predicted from the states of DeBERTa's enhanced mask decoder.
-        """
-        super().__init__()
-        self.encoder = Encoder(settings, vocabulary_size)
-        self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
-        self.enhanced_decoder = EnhancedDecoder(settings) if enhanced else None
-        pairs = pairs and self.encoder.pooler is not None
-        self.next_sentence_head = NextSentenceHead(settings) if pairs else None
-        initialize(self, settings.initializer_deviation, generator)
-        if not pairs:
-            self.encoder.drop_pooler()
-        self.terms = (MLM, *PAIRS) if pairs else (MLM,)
+        """Initialise weights as `MaskedModel` does. The pair head is a term of the loss, if there is one."""
+        super().__init__(settings, vocabulary_size, generator, pairs=pairs, enhanced=enhanced)
+        self.terms = (MLM,) if self.next_sentence_head is None else (MLM, *PAIRS)
 
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the one model that is published."""
@@ -197,52 +183,20 @@ class MaskedTokens(Pretraining):
         }
 
     @torch.no_grad()
-    def predict_masked(self, batch: MaskedBatch) -> Tensor:
-        """Return float32 logits (M, V) at the masked positions; the batch's labels are not read."""
-        return self.masked_logits(self.hidden(batch), batch)
-
-    @torch.no_grad()
-    def log_probabilities(self, batch: MaskedBatch) -> Tensor:
-        """Return the log-probability of each masked position's label in nats, float32 (M,).
-
-        The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
-        scores.
-        """
-        hidden_M = self.hidden(batch)[batch.masked_positions_M]
-        return self.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
-
-    @torch.no_grad()
     def outputs(self, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return the logits of each head: `masked` (M, V) and, with a pair head, `pairs` (N, 2)."""
         hidden_T = self.hidden(batch)
         pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
         return {"masked": self.masked_logits(hidden_T, batch)} | pairs
 
-    def hidden(self, batch: MaskedBatch) -> Tensor:
-        """Return the hidden states (T, width) that the heads read: the encoder's, or the enhanced mask decoder's."""
-        decoder = self.enhanced_decoder
-        return self.encoder(batch) if decoder is None else decoder(self.encoder, batch)
-
     @property
     def publishes_hidden_states(self) -> bool:
         """Whether transformers has no such head: it has no enhanced mask decoder."""
         return self.enhanced_decoder is not None
 
-    def masked_logits(self, hidden_T: Tensor, batch: MaskedBatch) -> Tensor:
-        """Return float32 logits (M, V) from hidden states (T, width)."""
-        return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
-
     def pair_labels(self, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return {pair task: int64 labels (N,)} of the batch; empty without a pair head or labels."""
         return _pair_labels(batch) if self.next_sentence_head is not None else {}
-
-    def pair_logits(self, hidden_T: Tensor, batch: MaskedBatch) -> Tensor:
-        """Return float32 logits (N, 2) from hidden states (T, width).
-
-        Class 0: segment B follows A in the text. Class 1: B is from elsewhere (NotNext), or A and B are swapped.
-        """
-        assert self.next_sentence_head is not None, "pair_logits needs a model with a pair head"
-        return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
 
 def _pair_labels(batch: MaskedBatch) -> dict[str, Tensor]:

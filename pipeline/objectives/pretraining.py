@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pipeline.model.encoder import Encoder
+from pipeline.model.masked_model import PretrainedModule
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Sums
 
@@ -24,21 +24,18 @@ class Teacher(Protocol):
         ...
 
 
-class Pretraining(nn.Module):
+class Pretraining(PretrainedModule):
     """A module that turns a batch into {term: (summed loss, count)} and is published.
 
     With `two_passes`, `forward` returns vectors, and `scores` and `baselines` compare the rows of all ranks.
     """
 
-    encoder: Encoder
     terms: tuple[str, ...]
     """Loss terms."""
     weights: Mapping[str, float] = {}
     """Loss term -> weight; a term without an entry has weight 1."""
     selecting: str
     """Held-out metric that selects the best checkpoint."""
-    fills_blanks = True
-    """Whether the module predicts masked words: then it has `predict_masked` and `log_probabilities`."""
     two_passes = False
     """Whether the loss compares the rows of all slots of a step, so that a step needs two passes over its slots."""
     negatives = 0
@@ -53,8 +50,6 @@ class Pretraining(nn.Module):
     baselines: Callable[..., dict[str, float]]
     baseline_sums: Callable[..., dict[str, tuple[float, float]]]
     outputs: Callable[..., dict[str, Tensor]]
-    predict_masked: Callable[..., Tensor]
-    log_probabilities: Callable[..., Tensor]
     learn_from: Callable[..., None]
     """Set the teacher, as Teacher.load returns it."""
     start_from_teacher: Callable[..., str]
@@ -76,11 +71,6 @@ class Pretraining(nn.Module):
     def heldout(self, sums: Sums) -> dict[str, float]:
         """Return {metric: mean over all held-out batches}."""
         raise NotImplementedError
-
-    @property
-    def words(self) -> Tensor:
-        """Word embeddings (V, embedded width) that may start from co-occurrence counts."""
-        return self.encoder.embeddings.words.weight
 
     @property
     def publishes_hidden_states(self) -> bool:

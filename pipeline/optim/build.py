@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pipeline.config import training as settings
-from pipeline.config.finetune import TaskAdamW
+from pipeline.config.training import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.model.host_copies import on_host
 from pipeline.optim.fused_adam import ADAM_STATE

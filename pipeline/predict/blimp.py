@@ -18,12 +18,13 @@ from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
 from pipeline.evaluation.minimal_pairs.published import beside_published
 from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
-from pipeline.export.trained import Trained, load_published, load_trained
+from pipeline.export.trained import load_trained
 from pipeline.files import storage
 from pipeline.reporting import Report, duration
 from pipeline.saved import run
 from pipeline.saved.checkpoints import TASK, find_checkpoint
 from pipeline.saved.model import errors_of, open_saved
+from pipeline.saved.pretrained import Pretrained, load_published
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
@@ -69,7 +70,7 @@ def score_blimp(config: BlimpScore, report: Report) -> dict[str, float]:
     return {METRICS[scorer]: mean for scorer, mean in means.items()}
 
 
-def _load_masked(folder: str, vocabulary: Vocabulary) -> Trained:
+def _load_masked(folder: str, vocabulary: Vocabulary) -> Pretrained:
     """Load a model with its head for masked tokens. Raises CheckpointError if it has none or cannot be used."""
     with errors_of("checkpoint"):
         saved = open_saved(folder, verify=False)

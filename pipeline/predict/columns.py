@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError, DataError, listed
+from pipeline.errors import ConfigError
 from pipeline.fine_tuned.record import TextColumns
+from pipeline.tables.columns import MissingColumn
 from pipeline.tasks.choice_tables import ChoiceColumns
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.rows import OF_TEXTS, RowForm
@@ -50,9 +51,7 @@ def match_columns(
     learnt = f" or {trained.text}, which the model was trained on" if trained.text and not text else ""
     for flag, name, others in (("text", first, learnt), ("pair", second, "")):
         if name is not None and name not in names:
-            raise DataError(
-                f"input has no column {name}{others}: its columns are {listed(names)}; name the right one with --{flag}"
-            )
+            raise MissingColumn("input", f"{name}{others}", names, f"name the right one with --{flag}")
     lists = form.words and pa.types.is_nested(table[first].type)
     return {"words" if lists else form.inputs[0]: first} | ({form.inputs[1]: second} if second else {})
 

@@ -2,34 +2,30 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus.prepared import current_shards, is_prepared
-from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import opening, storage
+from pipeline.files.listing import files_at
 from pipeline.predict.output import manifest_of
+from pipeline.tables import parquet
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.columns import require_once
-from pipeline.tables.content import bare_name, is_blank
-from pipeline.tables.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
-from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
-from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tagging import read_words
+from pipeline.tables.content import SURROGATE, bare_name, text_lines
+from pipeline.tables.readers import open_table
+from pipeline.tables.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
+from pipeline.tables.squad import read_questions
+from pipeline.tables.word_columns import read_words
 
 GIVE_FORMAT = ", or give --format table, squad, words or text"
 """End of the message for a file of unknown form, in commands that have the setting `format`."""
 Form = Literal["table", "squad", "words", "text"]
 """Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogate pair, which Arrow refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +59,7 @@ def list_inputs(
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
-        stored = corpus_inputs.list_files(Source(spec=given, location=location), setting=setting)
+        stored = files_at(location, f"{setting} {given}", "a path, a pattern or a URL")
     except ConfigError:
         raise ConfigError(
             f"{setting} ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
@@ -149,7 +145,7 @@ def parts_of(file: RowFile, rows: int) -> Iterator[pa.Table]:
     Raises DataError with file and line if a line cannot be read.
     """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
-        yield from rechunked(_read_parquet(file.location), rows)
+        yield from rechunked(_parquet_tables(file.location), rows)
         return
     held: list[dict[str, Any]] = []
     for row in FORMS[file.form](file):
@@ -195,11 +191,7 @@ def rows_of(file: RowFile) -> int:
     Raises DataError as `parts_of` does.
     """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
-        system, path = storage.filesystem(file.location)
-        try:
-            return int(pq.read_metadata(system.open_input_file(path)).num_rows)
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{file.location} cannot be read as Parquet: {storage.first_line(error)}") from error
+        return parquet.count_rows(file.location)
     return sum(1 for _ in FORMS[file.form](file))
 
 
@@ -241,84 +233,21 @@ def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         yield whole
 
 
-def _read_parquet(location: str) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file in order, in small tables."""
-    system, path = storage.filesystem(location)
-    try:
-        with pq.ParquetFile(system.open_input_file(path)) as file:
-            require_once(location, file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=8_192):
-                yield pa.Table.from_batches([batch])
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
-
-
-def _text_lines(location: str) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file. Line ends are kept, because quoted CSV fields may contain them.
-
-    Raises DataError with the line number for an invalid byte and for damaged compressed data.
-    """
-    rest, number = b"", 0
-    try:
-        for block in opening.blocks(location):
-            *whole, rest = (rest + block).split(b"\n")
-            for line in whole:
-                number += 1
-                yield _utf8(location, number, line + b"\n")
-    except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar) as error:
-        raise DataError(
-            f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can be read"
-        ) from error
-    if rest:
-        yield _utf8(location, number + 1, rest)
-
-
-def _utf8(location: str, number: int, line: bytes) -> str:
-    """Decode a line; drop a byte order mark at the start of line 1. Raises DataError for an invalid byte."""
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{location}:{number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
+def _parquet_tables(location: str) -> Iterator[pa.Table]:
+    """Return the rows of a Parquet file in small tables. Raises DataError for a duplicated column name."""
+    require_once(location, parquet.column_names(location))
+    return parquet.tables_in(location)
 
 
 def _read_table(file: RowFile) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CSV, TSV, JSON lines or a JSON list, each as {column: value}."""
-    location = file.location
-    name, lines = bare_name(location), _text_lines(location)
-    if name.endswith(".csv"):
-        yield from _named_rows(location, csv_rows(location, lines))
-    elif name.endswith(".tsv"):
-        numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
-        yield from _named_rows(
-            location, ((number, line.split("\t")) for number, line in numbered if not is_blank(line))
-        )
-    else:
-        yield from map(_without_surrogates, _json_table(location, lines))
+    """Yield the rows of CSV, TSV, JSON lines or a JSON list, each as {column: value}.
 
-
-def _json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON lines, or of one JSON list. Lines are read as a stream; a list is read as a whole."""
-    for number, line in enumerate(lines, 1):
-        if is_one_list(line) or line.strip() == "[":
-            for _, value in json_rows(location, "".join(chain([line], lines)), BadRows()):
-                yield value
-        elif not is_blank(line.strip()):
-            yield as_object(location, number, parse_json_line(location, number, line))
-
-
-def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Yield rows as {column: value}; the first of `rows` is the header.
-
-    Raises DataError for a duplicated column name, and for a row with more or fewer fields than the header.
+    A name that shows no format is read as JSON. Raises DataError for a duplicated column name and for a bad row.
     """
-    _, names = next(rows, (1, ()))
-    require_once(location, names)
-    for line, fields in rows:
-        if len(fields) != len(names):
-            raise DataError(number_of_columns(location, line, fields, names))
-        yield dict(zip(names, fields))
+    table = open_table(file.location, ".jsonl")
+    require_once(file.location, table.names or ())
+    for _, row in BadRows().usable(table.rows):
+        yield row if table.names else _without_surrogates(row)
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -344,7 +273,7 @@ def _read_sentences(file: RowFile) -> Iterator[dict[str, Any]]:
 
 def _read_text(file: RowFile) -> Iterator[dict[str, Any]]:
     """Yield one text per line."""
-    for line in _text_lines(file.location):
+    for line in text_lines(file.location):
         yield {"text": line.rstrip("\r\n")}
 
 

@@ -23,7 +23,7 @@ from pipeline.saved.digest import fingerprint
 from pipeline.saved.files import NoModel
 from pipeline.saved.model import SavedModel, errors_of, open_saved
 from pipeline.tasks.choice_tables import choice_cells
-from pipeline.tasks.schema import CUT
+from pipeline.text.schema import CUT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import answer_precision, autocast_of, chosen_precision, required_device

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import ConfigError
 from pipeline.files import storage
-from pipeline.tasks.schema import CUT
+from pipeline.text.schema import CUT
 
 ABOUT = "about.json"
 INPUT, ANSWER = "input/", "answer/"

@@ -1,6 +1,5 @@
 """Read the labelled examples that a model is scored on, without loading the model; or score a file of answers."""
 
-import json
 from dataclasses import replace
 
 from pipeline.command_line.columns import aligned
@@ -15,20 +14,19 @@ from pipeline.config.measurements import (
     TripletScore,
 )
 from pipeline.errors import ConfigError, DataError, listed, shown
-from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
+from pipeline.tables.content import json_value
+from pipeline.tables.recognise import kind_of
+from pipeline.tables.squad import Question, are_answers, read_questions
 from pipeline.tasks import known, own
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.metrics.squad import normalised
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
-from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.rows import ExamplesFile, Labelled
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
-from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.task import Task
 
 
@@ -163,13 +161,7 @@ def _asked_questions(config: AnswerScore) -> list[Question]:
 
 def _read_answers(location: str) -> dict[str, str]:
     """Read {id: answer} from a JSON file, optionally compressed. Raises DataError for any other content."""
-    try:
-        whole = json.loads(content_of(location))
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{location} is not valid JSON ({storage.first_line(error)}): give {{id: answer}}, as SQuAD's official "
-            "scripts read it"
-        ) from error
+    whole = json_value(location, "{id: answer}, as SQuAD's official scripts read it")
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         raise DataError(
             f"predictions {location} is a file of questions: are predictions and input swapped? Give {{id: answer}} as "

@@ -1,10 +1,13 @@
 """Unusable rows of a labelled file: raise an error at the first one, or skip all and count them by reason."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pipeline.errors import BadRow, DataError
 
+T = TypeVar("T")
 OPTION = "; --on-bad-rows skip leaves such rows out"
 """Remedy of commands that have the setting on_bad_rows."""
 
@@ -29,6 +32,14 @@ class BadRows:
             raise BadRow(f"{error}{self.remedy}", error.reason) if self.remedy else error
         self.reasons[error.reason] += 1
         self.first.setdefault(error.reason, str(error))
+
+    def usable(self, rows: Iterable[tuple[int, T | BadRow]]) -> Iterator[tuple[int, T]]:
+        """Yield the numbered rows that can be used, and take the others."""
+        for number, row in rows:
+            if isinstance(row, BadRow):
+                self.take(row)
+            else:
+                yield number, row
 
     def words(self) -> tuple[str, ...]:
         """Return the notes, and one line per reason: the number of rows left out, and the first error message."""

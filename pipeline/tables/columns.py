@@ -1,10 +1,9 @@
-"""Columns of a table's rows: split lines at tabs, check the names of columns, and name rows that cannot be used."""
+"""Columns of a table: check their names, and name rows that cannot be used."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pipeline.errors import DataError, listed, shown
-from pipeline.tables.content import decoded, is_blank
 
 
 class BrokenLine(ValueError):
@@ -15,18 +14,22 @@ class NotScored(BrokenLine):
     """A row that the data set itself leaves out of its scores; it is skipped in every split, and counted."""
 
 
-def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield (line number from 1, fields) of each non-blank line. Raises DataError for invalid UTF-8."""
-    for line, text in enumerate(decoded(location, content).split("\n"), 1):
-        if not is_blank(text := text.removesuffix("\r")):
-            yield line, text.split("\t")
+class MissingColumn(DataError):
+    """A table lacks a column."""
+
+    def __init__(self, table: str, column: str, names: Sequence[str], remedy: str = "") -> None:
+        """Name the table, the column, the table's columns `names`, and after a semicolon a remedy."""
+        end = f"; {remedy}" if remedy else ""
+        super().__init__(f"{table} has no column {column}: its columns are {listed(names)}{end}")
 
 
-def require_columns(location: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError unless a file's columns, `names`, include each of `wanted` once."""
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(names)}")
+def require_columns(location: str, names: Sequence[str], wanted: Sequence[str], remedy: str = "") -> None:
+    """Raise DataError unless a file's columns, `names`, include each of `wanted` once.
+
+    `remedy` ends the message about a missing column.
+    """
+    if missing := [name for name in wanted if name not in names]:
+        raise MissingColumn(location, missing[0], names, remedy)
     require_once(location, [name for name in names if name in wanted])
 
 

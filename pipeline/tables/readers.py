@@ -1,34 +1,31 @@
-"""Read selected columns of CSV, TSV, JSON and Parquet files, with the first line number of each row."""
+"""Read rows of CSV, TSV, JSON and Parquet files as a stream, with the first line number of each row."""
 
-import csv
-import io
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.errors import BadRow, DataError, shown
 from pipeline.files import storage
+from pipeline.files.opening import BOM
+from pipeline.tables import parquet
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.columns import require_columns, tab_separated
-from pipeline.tables.content import BOM, bare_name, content_of, decoded, is_blank
+from pipeline.tables.columns import MissingColumn, require_columns
+from pipeline.tables.content import EmptyTable, bare_name, text_lines
+from pipeline.tables.separated import csv_rows, tab_separated
 from pipeline.tables.spans import require_no_spans
-from pipeline.text.csv_separator import named_separator
 
+Rows = Iterator[tuple[int, dict[str, Any] | BadRow]]
+"""Yields (number, {column: value}) for each row, or in place of its values why it cannot be used.
+
+The number is the line number; in JSON lists, it is the row number. Both count from 1.
+"""
 Values = Iterator[tuple[int, Sequence[Any]]]
 """Yields (number, values of the selected columns) for each row.
 
 The number is the line number; in Parquet and JSON lists, it is the row number. Both count from 1.
 """
-Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
-"""(location, content, selected columns, bad-row policy) -> rows."""
-SEPARATORS = ",;\t|"
-"""Possible separators of a .csv file, the most usual first."""
 BLANK = f"{BOM} \t\r\n"
 """Characters that may surround a JSON value."""
 COLUMN_OPTIONS = "--text, --pair and --label"
@@ -36,194 +33,184 @@ COLUMN_OPTIONS = "--text, --pair and --label"
 ONE_OBJECT = "expected one object per line, or one list of objects"
 
 
-class EmptyTable(DataError):
-    """A file without a header and without rows."""
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table as a stream, of which only the header, or the first row of JSON, has been read."""
 
-    def __init__(self, location: str) -> None:
-        super().__init__(f"{location} is empty: give a file with rows")
-
-
-class MissingColumn(DataError):
-    """A table lacks a column; the message says that COLUMN_OPTIONS name columns."""
+    names: list[str] | None
+    """Columns of all rows, as the header names them; None for JSON, whose rows name their own columns."""
+    rows: Rows
 
 
-def reader_of(location: str) -> Reader:
-    """Return the reader for a file name. Raises DataError for an unknown format."""
-    name = bare_name(location)
-    reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
-    if reader is None:
-        raise DataError(f"{location}: the file name must tell the format by ending in one of {', '.join(READERS)}")
-    return reader
+def open_table(location: str, otherwise: str | None = None) -> Table:
+    """Return a file or URL that is not Parquet as a stream of rows.
 
-
-def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None, optional: Sequence[str] = ()) -> Values:
-    """Return the selected columns of a file's rows, unconverted.
-
-    In JSON, a row may lack those columns of `optional` that another row has; its values are then None.
+    `otherwise` is the suffix whose format is read if the file name shows none. Raises DataError for an unknown format,
+    broken quotes, and a file that cannot be read.
     """
-    read, content = reader_of(location), content_of(location)
-    if read is _read_json and optional:
-        read = partial(_read_json, optional=columns_among(optional, location, content))
-    return read(location, content, columns, bad or BadRows())
+    return TEXT_TABLES[_suffix_of(location, otherwise)](location)
 
 
-def columns_among(names: Sequence[str], location: str, content: bytes) -> tuple[str, ...]:
+def _suffix_of(location: str, otherwise: str | None = None) -> str:
+    """Return the suffix of a file name that tells the format, or `otherwise`. Raises DataError if both are missing."""
+    name = bare_name(location)
+    suffix = next((suffix for suffix in (*TEXT_TABLES, PARQUET) if name.endswith(suffix)), otherwise)
+    if suffix is None:
+        formats = ", ".join((*TEXT_TABLES, PARQUET))
+        raise DataError(f"{location}: the file name must tell the format by ending in one of {formats}")
+    return suffix
+
+
+def rows_in(
+    location: str,
+    columns: Sequence[str],
+    bad: BadRows | None = None,
+    optional: Sequence[str] = (),
+    options: str = COLUMN_OPTIONS,
+) -> Values:
+    """Yield the selected columns of a file's rows, unconverted.
+
+    In JSON, a row may lack those columns of `optional` that another row has; its values are then None. Raises DataError
+    for a missing column; the message names the `options` that set columns.
+    """
+    bad, remedy = bad or BadRows(), f"name yours with {options}"
+    if _suffix_of(location) == PARQUET:
+        yield from _parquet_values(location, columns, remedy)
+        return
+    table = open_table(location)
+    rows = bad.usable(table.rows)
+    if table.names is None:
+        yield from _json_values(location, rows, columns, columns_among(optional, location), bad, remedy)
+        return
+    if not table.names:
+        raise EmptyTable(location)
+    require_columns(location, table.names, columns, f"{remedy} (no header line? put one before the rows)")
+    for line, row in rows:
+        yield line, [row[name] for name in columns]
+
+
+def columns_among(names: Sequence[str], location: str) -> tuple[str, ...]:
     """Return those of `names` that are columns of a table; in JSON, these are the columns that any row has."""
-    if reader_of(location) is not _read_json:
-        return tuple(name for name in names if has_columns(location, (name,), content))
-    rows = json_rows(location, decoded(location, content), BadRows(skip=True))
-    found = {name for _, row in rows for name in row}
+    if not names:
+        return ()
+    if _suffix_of(location) == PARQUET:
+        found = set(parquet.column_names(location))
+    elif (table := open_table(location)).names is not None:
+        found = set(table.names)
+    else:
+        found = {name for _, row in BadRows(skip=True).usable(table.rows) for name in row}
     return tuple(name for name in names if name in found)
 
 
-def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
+def has_columns(location: str, names: Sequence[str]) -> bool:
     """Return whether a table has these columns; in JSON, where each row names its columns, the first row counts."""
-    return first_row(location, names, content) is not None
+    return first_row(location, names) is not None
 
 
-def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
+def first_row(location: str, names: Sequence[str]) -> Sequence[Any] | None:
     """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
     try:
-        return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
+        return next(rows_in(location, names, BadRows(skip=True)), (1, ()))[1]
     except EmptyTable:
         return ()
     except DataError:
         return None
 
 
-def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
-    """Raise DataError unless the file's columns, `names`, include each of `wanted` once.
-
-    The message names the options that set columns, and ends in `hint`.
-    """
-    if missing := [name for name in wanted if name not in names]:
-        raise MissingColumn(
-            f"{location} has no column {missing[0]}: its columns are {listed(names)}; "
-            f"name yours with {COLUMN_OPTIONS}{hint}"
-        )
-    require_columns(location, names, wanted)
+def _read_csv(location: str) -> Table:
+    """Read CSV (`csv_rows`)."""
+    return _with_header(location, csv_rows(location, text_lines(location)))
 
 
-def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
-
-    If the header has no comma, the separator may be another of SEPARATORS, or the one that the first line names
-    (`named_separator`).
-    """
-    lines = io.StringIO(decoded(location, content), newline="")
-    return _select_columns(location, csv_rows(location, lines), wanted, bad)
-
-
-def separator_of(header: str) -> str:
-    """Return the first of SEPARATORS that splits a header line; a comma if none does."""
-    for separator in SEPARATORS:
-        try:
-            if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
-                return separator
-        except csv.Error:  # the header's quotes do not fit this separator
-            continue
-    return SEPARATORS[0]
-
-
-def csv_rows(location: str, lines: Iterable[str], separator: str | None = None) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the first line, fields) of each non-blank row of a CSV file, the header included.
-
-    Unless `separator` is given, the first non-blank line gives it: a line that names it, which is skipped, or the
-    header. Raises DataError for broken quotes.
-    """
-    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for long texts
-    lines, skipped = iter(lines), 0
-    if separator is None:
-        skipped, header = next(
-            ((number, line) for number, line in enumerate(lines) if not is_blank(line.strip())), (0, "")
-        )
-        separator = named_separator(header)
-        if separator is None:
-            lines, separator = chain([header], lines), separator_of(header)
-        else:
-            skipped += 1
-    rows = csv.reader(lines, delimiter=separator, strict=True)
-    while True:
-        line = skipped + rows.line_num + 1
-        try:
-            fields = next(rows, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{location}:{line}: quotes are broken in the row that begins here ({error}); "
-                "double the quotes within a text and enclose it in quotes"
-            ) from None
-        if fields is None:
-            return
-        if fields and not (len(fields) == 1 and fields[0] and is_blank(fields[0])):
-            yield line, fields
-
-
-def _read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
+def _read_tsv(location: str) -> Table:
     """Read tab-separated fields; quotes are plain characters."""
-    return _select_columns(location, tab_separated(location, content), wanted, bad)
+    return _with_header(location, tab_separated(text_lines(location)))
 
 
-def _select_columns(
-    location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
-) -> Values:
-    """Yield the selected columns of the rows after the header. Rows with more or fewer columns are bad rows."""
+def _read_json(location: str) -> Table:
+    """Read one object per line, or one list of objects; without any, there are no columns."""
+    first, lines = _first_line(text_lines(location))
+    return Table(names=None if first else [], rows=json_rows(location, lines))
+
+
+def _read_txt(location: str) -> Table:
+    """Read JSON if the first line begins an object or a list of objects, else tab-separated fields."""
+    first, lines = _first_line(text_lines(location))
+    if first.lstrip(BLANK).startswith("{") or first.strip(BLANK) == "[" or is_one_list(first):
+        return Table(names=None, rows=json_rows(location, lines))
+    return _with_header(location, tab_separated(lines))
+
+
+def _first_line(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """Return the first line that is not blank, "" if all are, and all lines."""
+    held = []
+    for line in lines:
+        held.append(line)
+        if line.strip(BLANK):
+            return line, chain(held, lines)
+    return "", iter(held)
+
+
+def _with_header(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Table:
+    """Return rows of fields, of which the first is the header, as a table; no names if there is no header."""
     _, names = next(rows, (1, ()))
-    if not names:
-        raise EmptyTable(location)
-    _require_named(location, names, wanted, " (no header line? put one before the rows)")
-    indices = [names.index(name) for name in wanted]
+    return Table(names=list(names), rows=_named_rows(location, rows, names))
+
+
+def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]], names: Sequence[str]) -> Rows:
+    """Yield the fields of each row by name. Rows with more or fewer fields than names are bad rows."""
     for line, fields in rows:
-        if len(fields) != len(names):
-            bad.take(BadRow(number_of_columns(location, line, fields, names), "number-of-columns"))
-        else:
-            yield line, [fields[index] for index in indices]
+        if len(fields) == len(names):
+            yield line, dict(zip(names, fields))
+            continue
+        message = (
+            f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
+            "enclose a text that holds a separator in quotes (CSV)"
+        )
+        yield line, BadRow(message, "number-of-columns")
 
 
-def number_of_columns(location: str, line: int, fields: Sequence[str], names: Sequence[str]) -> str:
-    """Return the message for a row with more or fewer columns than the header."""
-    return (
-        f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
-        "enclose a text that holds a separator in quotes (CSV)"
-    )
-
-
-def _read_json(
-    location: str, content: bytes, wanted: Sequence[str], bad: BadRows, optional: Sequence[str] = ()
+def _json_values(
+    location: str,
+    rows: Iterator[tuple[int, dict[str, Any]]],
+    columns: Sequence[str],
+    optional: Sequence[str],
+    bad: BadRows,
+    remedy: str,
 ) -> Values:
-    """Read one object per line, or one list of objects; columns of `optional` that a row lacks are None."""
-    first, text = True, decoded(location, content)
-    if not text.strip(BLANK):
-        raise EmptyTable(location)
-    for number, row in json_rows(location, text, bad):
+    """Yield the selected columns of JSON objects; columns of `optional` that a row lacks are None."""
+    first = True
+    for number, row in rows:
         value = dict.fromkeys(optional) | row
         if first:
-            for column in value if set(wanted) - value.keys() else ():
+            for column in value if set(columns) - value.keys() else ():
                 require_no_spans(f"{location}:{number}", column, value[column])  # exports have columns of their own
-            _require_named(f"{location}:{number}", list(value), wanted)
+            require_columns(f"{location}:{number}", list(value), columns, remedy)
         first = False
-        if missing := [name for name in wanted if name not in value]:
-            message = f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}"
-            bad.take(BadRow(message, "no-column"))
+        if missing := [name for name in columns if name not in value]:
+            bad.take(BadRow(str(MissingColumn(f"{location}:{number}", missing[0], list(value))), "no-column"))
         else:
-            yield number, [value[name] for name in wanted]
+            yield number, [value[name] for name in columns]
 
 
-def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of JSON lines, or (index from 1, object) of one list.
+def json_rows(location: str, lines: Iterable[str]) -> Rows:
+    """Yield (line number, object) of JSON lines, or (index from 1, object) of one list, which is read as a whole.
 
-    Lines that are not JSON, and values that are not objects, are bad rows.
+    Lines that are not JSON, and values that are not objects, are bad rows. Raises DataError for a list that is not
+    JSON.
     """
-    one_list = is_one_list(text)
-    values = enumerate(_list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
-    for number, value in values:
-        if not one_list and not value.strip(BLANK):
-            continue
-        try:
-            row = as_object(location, number, value if one_list else parse_json_line(location, number, value))
-        except BadRow as error:
-            bad.take(error)
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK))
+    for number, line in numbered:
+        if line.lstrip(BLANK).startswith("["):
+            held = [(number, line), *numbered]
+            text = "".join(line for _, line in held)
+            values = enumerate(_list_of(location, text), 1) if is_one_list(text) else _parsed(location, held)
         else:
-            yield number, row
+            values = _parsed(location, chain([(number, line)], numbered))
+        for number, value in values:
+            if not isinstance(value, dict | BadRow):
+                value = BadRow(f"{location}:{number}: {shown(value)} is not an object; {ONE_OBJECT}", "no-object")
+            yield number, value
 
 
 def is_one_list(text: str) -> bool:
@@ -240,41 +227,33 @@ def _list_of(location: str, text: str) -> list[Any]:
         raise DataError(f"{location}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}") from None
 
 
-def parse_json_line(location: str, line: int, text: str) -> Any:
-    """Parse a line as JSON. Raises BadRow if it is not JSON."""
-    try:
-        return json.loads(text.strip(BLANK))
-    except (ValueError, RecursionError) as error:
-        raise BadRow(f"{location}:{line}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}", "not-json") from None
+def _parsed(location: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
+    """Yield the value of each JSON line. A line that is not JSON is a bad row."""
+    for number, line in lines:
+        try:
+            yield number, json.loads(line.strip(BLANK))
+        except (ValueError, RecursionError) as error:
+            message = f"{location}:{number}: not JSON ({storage.first_line(error)}); {ONE_OBJECT}"
+            yield number, BadRow(message, "not-json")
 
 
-def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
-    """Return the value of a line or list item, which must be an object. Raises BadRow if it is not."""
-    if not isinstance(value, dict):
-        raise BadRow(f"{location}:{number}: {shown(value)} is not an object; {ONE_OBJECT}", "no-object")
-    return value
+def _parquet_values(location: str, columns: Sequence[str], remedy: str) -> Values:
+    """Yield the selected columns of a Parquet file."""
+    require_columns(location, parquet.column_names(location), columns, remedy)
+    number = 0
+    for table in parquet.tables_in(location, columns):
+        for values in zip(*(table[name].to_pylist() for name in columns)):
+            number += 1
+            yield number, values
 
 
-def _read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """Read columns of a Parquet file."""
-    if not content:
-        raise EmptyTable(location)
-    try:
-        file = pq.ParquetFile(io.BytesIO(content))
-        _require_named(location, file.schema_arrow.names, wanted)
-        table = file.read(columns=list(wanted))
-        columns = [table[name].to_pylist() for name in wanted]
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{location} cannot be read as Parquet: {storage.first_line(error)}") from error
-    yield from enumerate(zip(*columns), 1)
-
-
-READERS: dict[str, Reader] = {
+PARQUET = ".parquet"
+TEXT_TABLES: dict[str, Callable[[str], Table]] = {
     ".csv": _read_csv,
     ".tsv": _read_tsv,
     ".jsonl": _read_json,
     ".ndjson": _read_json,
     ".json": _read_json,
-    ".txt": _read_tsv,
-    ".parquet": _read_parquet,
+    ".txt": _read_txt,
 }
+"""Suffix of a file name -> function that reads a file of this format as a table."""

@@ -7,11 +7,9 @@ from typing import Any
 
 from pipeline.errors import DataError, listed
 from pipeline.files.opening import Opened, whole_lines
+from pipeline.tables.roles import ABOUT, TEXT
 from pipeline.text.documents import Dropped, Record, dropped, one_line
 
-TEXT = "text"
-ABOUT = ("id", "title", "url")
-"""Columns that identify a record. They are used as text only if the user names one as the text column."""
 LONGEST_RECORD = 20_000_000
 """Maximum characters of a line. A longer line counts as broken, because parsing may need 50 times the line's memory."""
 SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pipeline.tables.squad import Question
 from pipeline.tasks.metrics.squad import best_of, require_answers
-from pipeline.tasks.squad import Question
 from pipeline.tasks.windows import QuestionWindow
 
 # N_BEST and LONGEST_ANSWER are the defaults of google-research/bert's run_squad.py.

@@ -6,17 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.errors import BadRow, DataError, shown
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.columns import MissingColumn
+from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import rows_in
+from pipeline.tables.roles import CHOICE_LIST
 from pipeline.tables.spans import list_in
 from pipeline.tasks.files import label_text
 from pipeline.tasks.schema import CHOICES
-from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task, choice_number
-
-DEFAULT_CHOICES = "choices"
-"""Column of lists of choices, if no columns are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class ChoiceColumns:
     """Column of the context."""
     start: str | None = None
     """Column of the beginning that all choices of a row share; None: they share none."""
-    choices: tuple[str, ...] = (DEFAULT_CHOICES,)
+    choices: tuple[str, ...] = (CHOICE_LIST,)
     """One column for each choice, or a single column of lists."""
     label: str = "label"
 
@@ -96,10 +95,7 @@ def choice_cells(table: pa.Table, names: Sequence[str]) -> list[list[str]]:
     `names` are the columns, as in ChoiceColumns. Raises DataError if a column is missing or holds no texts.
     """
     if missing := [name for name in names if name not in table.column_names]:
-        raise DataError(
-            f"input has no column {missing[0]}: its columns are {listed(table.column_names)}; name the columns of the "
-            "choices with --choices"
-        )
+        raise MissingColumn("input", missing[0], table.column_names, "name the columns of the choices with --choices")
     columns = [table[name].to_pylist() for name in names]
     rows = [list_in(value) or [] for value in columns[0]] if len(names) == 1 else [list(row) for row in zip(*columns)]
     for row in rows:

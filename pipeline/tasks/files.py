@@ -12,8 +12,7 @@ import pyarrow as pa
 from pipeline.config.task_kind import VALUE_METRICS, Kind
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
-from pipeline.tables.readers import reader_of
+from pipeline.tables.readers import rows_in
 from pipeline.tables.spans import list_in, require_no_spans
 from pipeline.tasks.labels import MOST_NUMERIC_CLASSES, are_class_numbers, class_names, is_nan, nan_is_missing
 from pipeline.tasks.schema import TEXTS
@@ -79,13 +78,13 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
     another format, a missing column and broken quotes. A row is bad if it has broken JSON, a wrong number of columns,
     an empty text, or a missing or NaN label. `bad` skips bad rows, or raises DataError with file and line.
     """
-    reader, bad = reader_of(location), bad or BadRows()
+    bad = bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
         raise ConfigError(
             f"columns.labels ({listed(columns.labels)}) make a multilabel task, but kind is {kind}: leave kind "
             "out, or name a single label"
         )
-    values = list(reader(location, content_of(location), columns.names, bad))
+    values = list(rows_in(location, columns.names, bad))
     labels = {} if columns.label is None else {line: row[columns.names.index(columns.label)] for line, row in values}
     for line, label in labels.items():
         require_no_spans(f"{location}:{line}", str(columns.label), label)

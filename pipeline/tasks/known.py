@@ -13,13 +13,13 @@ from pipeline.errors import ConfigError, DataError, listed
 from pipeline.files import storage
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tables.content import existing_file
+from pipeline.tables.roles import LAYOUTS
+from pipeline.tables.squad import Question, read_questions
 from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
-from pipeline.tasks.scored_pairs import LAYOUTS
-from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
@@ -72,8 +72,8 @@ TASKS: dict[str, Task] = (
         for task in (
             _squad("squad1", "v1.1", unanswerable=False),
             _squad("squad2", "v2.0", unanswerable=True),
-            _similarity("stsb-similarity", STSB, *LAYOUTS[0], "index"),
-            _similarity("sick-similarity", SICK, *LAYOUTS[1], "pair_ID"),
+            _similarity("stsb-similarity", STSB, *LAYOUTS["similarity"][0], "index"),
+            _similarity("sick-similarity", SICK, *LAYOUTS["similarity"][1], "pair_ID"),
             _conll("conll2003", 3, ENTITY_METRICS),
             _conll("conll2003-pos", 1, ("accuracy",)),
             _conll("conll2003-chunks", 2, ENTITY_METRICS),

@@ -1,14 +1,14 @@
 """Layouts of published files of texts and pairs: how their lines become named columns."""
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline.errors import BadRow, DataError, shown
-from pipeline.tables.columns import BrokenLine, NotScored, require_columns, tab_separated
-from pipeline.tables.content import content_of, decoded, existing_file
-from pipeline.tables.readers import as_object, csv_rows, parse_json_line
+from pipeline.tables.columns import BrokenLine, NotScored, require_columns
+from pipeline.tables.content import existing_file, text_lines
+from pipeline.tables.readers import json_rows
+from pipeline.tables.separated import csv_rows, tab_separated
 from pipeline.tasks.task import Layout, Split
 
 Lines = Iterator[tuple[int, Sequence[str] | BrokenLine]]
@@ -27,25 +27,25 @@ UNSCORED = "-1"
 QUESTION_START = re.compile(r"<QApairs id='(.*)'>")
 
 
-def _read_tab_separated(location: str, content: bytes, split: Split) -> Reading:
+def _read_tab_separated(location: str, lines: Iterator[str], split: Split) -> Reading:
     """Read GLUE's layout: quotes are plain characters, and each line is one row."""
-    lines = tab_separated(location, content)
-    return split.headings or next(lines, (1, ("",)))[1], lines
+    rows = tab_separated(lines)
+    return split.headings or next(rows, (1, ("",)))[1], rows
 
 
-def _read_ag_news(location: str, content: bytes, split: Split) -> Reading:
+def _read_ag_news(location: str, lines: Iterator[str], split: Split) -> Reading:
     r"""Read AG News (Zhang et al. 2015): CSV without a header, with class 1 to 4, title and description.
 
     The columns are `text` (title, space, description) and `label` (the topic's name). A file has "\" for a line end and
     remains of HTML entities such as "#36;"; both are left as they are.
     """
-    return ("text", "label"), _ag_news_rows(location, content)
+    return ("text", "label"), _ag_news_rows(location, lines)
 
 
-def _ag_news_rows(location: str, content: bytes) -> Lines:
+def _ag_news_rows(location: str, lines: Iterator[str]) -> Lines:
     """Yield the rows of a file of AG News. A class other than 1 to 4 stays as it is."""
     numbers = {str(number): topic for number, topic in enumerate(AG_NEWS_TOPICS, 1)}
-    for line, fields in _csv(location, content):
+    for line, fields in csv_rows(location, lines, ","):
         if len(fields) != 3:
             yield line, BrokenLine(f"{len(fields)} columns instead of 3")
         else:
@@ -53,20 +53,16 @@ def _ag_news_rows(location: str, content: bytes) -> Lines:
             yield line, (" ".join(text for text in texts if text), numbers.get(topic, topic))
 
 
-def _read_snli(location: str, content: bytes, split: Split) -> Reading:
+def _read_snli(location: str, lines: Iterator[str], split: Split) -> Reading:
     """Read SNLI: an object per line. Pairs without a gold label are not scored, and are left out of training too."""
-    return SNLI_COLUMNS, _snli_rows(location, content)
+    return SNLI_COLUMNS, _snli_rows(location, lines)
 
 
-def _snli_rows(location: str, content: bytes) -> Lines:
+def _snli_rows(location: str, lines: Iterator[str]) -> Lines:
     """Yield SNLI_COLUMNS of each line."""
-    for line, text in enumerate(decoded(location, content).split("\n"), 1):
-        if not text.strip():
-            continue
-        try:
-            row = as_object(location, line, parse_json_line(location, line, text))
-        except BadRow as error:
-            yield line, BrokenLine(str(error).removeprefix(f"{location}:{line}: "))
+    for line, row in json_rows(location, lines):
+        if isinstance(row, BadRow):
+            yield line, BrokenLine(str(row).removeprefix(f"{location}:{line}: "))
             continue
         if wrong := [name for name in SNLI_COLUMNS if not isinstance(row.get(name), str)]:
             yield line, BrokenLine(f"column {wrong[0]} is missing or not a text")
@@ -76,7 +72,7 @@ def _snli_rows(location: str, content: bytes) -> Lines:
             yield line, [row[name] for name in SNLI_COLUMNS]
 
 
-def _read_toxicity(location: str, content: bytes, split: Split) -> Reading:
+def _read_toxicity(location: str, lines: Iterator[str], split: Split) -> Reading:
     """Read the Toxic Comment Classification Challenge: CSV with a column of 0 and 1 per label.
 
     If the file lacks these columns, they are in a second file: test.csv has its labels in test_labels.csv. There, -1
@@ -84,7 +80,7 @@ def _read_toxicity(location: str, content: bytes, split: Split) -> Reading:
 
     Raises DataError for a missing column or file.
     """
-    rows = _csv(location, content)
+    rows = csv_rows(location, lines, ",")
     names = next(rows, (1, []))[1]
     if set(TOXICITY_LABELS) & set(names):
         require_columns(location, names, ("id", "comment_text", *TOXICITY_LABELS))
@@ -95,17 +91,12 @@ def _read_toxicity(location: str, content: bytes, split: Split) -> Reading:
     return ("id", "comment_text", "label"), _toxicity_rows(rows, names, labels)
 
 
-def _csv(location: str, content: bytes) -> Iterator[tuple[int, list[str]]]:
-    """Return the rows of a file that is divided by commas, the header included."""
-    return csv_rows(location, io.StringIO(decoded(location, content), newline=""), ",")
-
-
 def _labels_by_id(location: str) -> dict[str, dict[str, str]]:
     """Return id -> the columns of a row, for a file of test labels. Raises DataError if it is missing."""
     path = existing_file(location)
     if path is None:
         raise DataError(f"{location} does not exist: it has the labels of the test comments")
-    rows = _csv(path, content_of(path))
+    rows = csv_rows(path, text_lines(path), ",")
     names = next(rows, (1, []))[1]
     require_columns(path, names, ("id", *TOXICITY_LABELS))
     cells = (dict(zip(names, fields)) for _, fields in rows)
@@ -132,16 +123,16 @@ def _toxicity_rows(
             yield line, (row["id"], row["comment_text"], named)
 
 
-def _read_trec_qa(location: str, content: bytes, split: Split) -> Reading:
+def _read_trec_qa(location: str, lines: Iterator[str], split: Split) -> Reading:
     """Read TREC QA (Wang et al. 2007) in the XML-like layout of Yao et al. 2013.
 
     A question has the element QApairs with an id. In it, each of the elements question, positive and negative begins
     with a line of words divided by tabs; the lines of tags and parses after it are not read.
     """
-    return ("question_id", "question", "sentence", "label"), _trec_rows(decoded(location, content).split("\n"))
+    return ("question_id", "question", "sentence", "label"), _trec_rows(lines)
 
 
-def _trec_rows(lines: Sequence[str]) -> Lines:
+def _trec_rows(lines: Iterator[str]) -> Lines:
     """Yield (id of the question, question, sentence, "1" for positive or "0" for negative)."""
     id = question = before = ""
     for line, text in enumerate(lines, 1):
@@ -156,11 +147,11 @@ def _trec_rows(lines: Sequence[str]) -> Lines:
         before = text
 
 
-LAYOUTS: dict[Layout, Callable[[str, bytes, Split], Reading]] = {
+LAYOUTS: dict[Layout, Callable[[str, Iterator[str], Split], Reading]] = {
     "tab-separated": _read_tab_separated,
     "ag-news": _read_ag_news,
     "snli": _read_snli,
     "toxicity": _read_toxicity,
     "trec-qa": _read_trec_qa,
 }
-"""Layout -> function from (location, content, split) to names of columns and rows."""
+"""Layout -> function from (location, lines, split) to names of columns and rows."""

@@ -9,18 +9,14 @@ import pyarrow as pa
 from pipeline.config.similarity import LOSSES, Loss
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
+from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import columns_among, has_columns
+from pipeline.tables.roles import MATCHING, NEGATIVES, OWN
 from pipeline.tables.spans import list_in
 from pipeline.tasks.schema import MATCHES
-from pipeline.tasks.scored_pairs import OWN_LAYOUT, triplet_rows
-from pipeline.tasks.squad import SURROGATE
+from pipeline.tasks.scored_pairs import triplet_rows
 from pipeline.tasks.task import Task
 
-LAYOUTS = (("anchor", "positive"), ("query", "positive"), ("question", "positive"), ("question", "answer"))
-"""Usual columns of a text and its match; those of other files are the first two of OWN_LAYOUT."""
-NEGATIVES = ("negative", "negatives", *(f"negative_{number}" for number in range(1, 10)))
-"""Usual columns of negative texts."""
 OF_NEGATIVES, OF_ALL = "triplet_accuracy", "match_accuracy"
 """Metrics: of the match against the row's negative texts, and of the match against the matches of all rows."""
 
@@ -37,13 +33,13 @@ class MatchColumns:
 def match_columns(location: str, text: str | None, pair: str | None, negatives: tuple[str, ...]) -> MatchColumns:
     """Return the columns of a file of matching texts.
 
-    If neither text nor pair is named, they are the first of LAYOUTS that the file has, else those of OWN_LAYOUT. If one
-    is named, OWN_LAYOUT gives the other. If no negatives are named, they are those of NEGATIVES that the file has.
+    If neither text nor pair is named, they are the first of MATCHING that the file has, else those of OWN. If one is
+    named, OWN gives the other. If no negatives are named, they are those of NEGATIVES that the file has.
     """
-    content, (first, second, _) = content_of(location), OWN_LAYOUT
+    first, second, _ = OWN
     if text is None and pair is None:
-        first, second = next((names for names in LAYOUTS if has_columns(location, names, content)), (first, second))
-    found = negatives or columns_among(NEGATIVES, location, content)
+        first, second = next((names for names in MATCHING if has_columns(location, names)), (first, second))
+    found = negatives or columns_among(NEGATIVES, location)
     return MatchColumns(first=text or first, second=pair or second, negatives=found)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of, decoded
+from pipeline.tables.content import SURROGATE, text_lines
 from pipeline.tables.readers import json_rows
+from pipeline.tables.squad import Question
 from pipeline.tasks.answers import Answer, Span
-from pipeline.tasks.squad import SURROGATE, Question
 
 Words = tuple[int, int]
 """A span of a document: index of its first word, and one past the index of its last."""
@@ -30,7 +30,7 @@ def read_natural(location: str, bad: BadRows | None = None) -> list[Question]:
     of another form, or raises DataError.
     """
     bad, questions = bad or BadRows(), []
-    for line, row in json_rows(location, decoded(location, content_of(location)), bad):
+    for line, row in bad.usable(json_rows(location, text_lines(location))):
         try:
             questions.append(_question_of(row))
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -10,6 +10,10 @@ from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tables.content import bare_name
 from pipeline.tables.readers import rows_in
+from pipeline.tables.recognise import ExampleKind, kind_of
+from pipeline.tables.roles import CONTEXT, LAYOUTS, QUESTION
+from pipeline.tables.squad import Question, read_questions
+from pipeline.tables.word_columns import WITH_LISTS
 from pipeline.tasks import tags
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
@@ -23,18 +27,13 @@ from pipeline.tasks.matches import (
     with_negatives,
 )
 from pipeline.tasks.metrics.entities import respelled
-from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
+from pipeline.tasks.question_tables import AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
-from pipeline.tasks.recognise import ExampleKind, kind_of
 from pipeline.tasks.scored_pairs import (
-    LAYOUTS,
-    LAYOUTS_OF_CLASSES,
-    LAYOUTS_OF_RANKINGS,
     pair_columns,
     read_classes,
 )
-from pipeline.tasks.squad import Question, read_questions
-from pipeline.tasks.tagging import WITH_LISTS, Sentence, Utterance, read_sentences, read_tagged
+from pipeline.tasks.tagging import Sentence, Utterance, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
 
 LONGEST_NAME = 150
@@ -117,8 +116,7 @@ def with_pair_columns(config: Finetune) -> Finetune:
     if kind == "matching":
         found = match_columns(config.train, named, config.pair, config.negative)
         return replace(config, text=found.first, pair=found.second, negative=found.negatives)
-    layouts = {"relations": LAYOUTS_OF_CLASSES, "ranking": LAYOUTS_OF_RANKINGS}.get(kind, LAYOUTS)
-    columns = pair_columns(config.train, named, config.pair, config.label, layouts)
+    columns = pair_columns(config.train, named, config.pair, config.label, LAYOUTS[kind])
     return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 
 

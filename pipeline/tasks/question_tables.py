@@ -7,12 +7,11 @@ from typing import Any
 
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
-from pipeline.tables.readers import first_row, has_columns, reader_of
-from pipeline.tasks.squad import SURROGATE, Question, whole_number, without_text
+from pipeline.tables.content import SURROGATE
+from pipeline.tables.readers import first_row, has_columns, rows_in
+from pipeline.tables.roles import ANSWERS, CONTEXT, QUESTION, START
+from pipeline.tables.squad import Question, whole_number, without_text
 
-CONTEXT, QUESTION, START = "context", "question", "answer_start"
-ANSWERS = ("answers", "answer")
 NUMBER = re.compile(r"(-?\d+)(?:\.0*)?")
 """An offset in a table of text; a column with empty cells is often written with decimals, such as 18.0."""
 
@@ -45,11 +44,11 @@ def read_question_table(
     Raises DataError for a missing column. A row is bad if its context or question is empty, or if its answers have
     another form. `bad` skips bad rows, or raises DataError with file and line.
     """
-    content, read, bad = content_of(location), reader_of(location), bad or BadRows()
-    answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])
-    names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,), content)
+    bad = bad or BadRows()
+    answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,))), ANSWERS[0])
+    names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,))
     questions = []
-    for line, values in read(location, content, names, bad):
+    for line, values in rows_in(location, names, bad):
         try:
             questions.append(_question_of(f"{location}:{line}", str(line), names, values))
         except BadRow as error:
@@ -66,10 +65,9 @@ def has_questions(location: str, answers: str | None = None) -> bool:
     If `answers` is None, the table must have the usual columns. Otherwise the first value of the column `answers` must
     have the form of published data sets.
     """
-    content = content_of(location)
     if answers is None:
-        return any(has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
-    first = first_row(location, (answers,), content)
+        return any(has_columns(location, (CONTEXT, QUESTION, name)) for name in ANSWERS)
+    first = first_row(location, (answers,))
     value = first[0] if first else None
     return isinstance(value, dict) or isinstance(value, list) and bool(_pairs_in(value))
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError
+from pipeline.tables.squad import MISALIGNED, Question, rejection_reason, trainable
 from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
 from pipeline.tasks.metrics.squad import Normalise, normalised
 from pipeline.tasks.metrics.squad import score as squad_score
@@ -14,7 +15,6 @@ from pipeline.tasks.natural import best_natural_threshold, natural_scores
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED
-from pipeline.tasks.squad import MISALIGNED, Question, rejection_reason, trainable
 from pipeline.tasks.task import Task
 from pipeline.tasks.trivia import normalised_as_trivia
 from pipeline.tasks.windows import Windowing, windows

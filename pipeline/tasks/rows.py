@@ -7,12 +7,12 @@ from typing import Any
 from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.recognise import ExampleKind
 from pipeline.tasks import own
 from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.questions import misplaced_answers
-from pipeline.tasks.recognise import ExampleKind
 from pipeline.tasks.tags import in_standard_spelling
 from pipeline.tasks.task import Task
 

@@ -56,5 +56,3 @@ ENCODED = pa.schema(
         pa.field("row", pa.int64(), nullable=False),  # index of the row's text, sentence or question in its split
     ]
 )
-CUT = b"cut"
-"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""

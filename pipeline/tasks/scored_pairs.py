@@ -9,32 +9,14 @@ import pyarrow.compute as pc
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of
-from pipeline.tables.readers import COLUMN_OPTIONS, MissingColumn, Values, has_columns, rows_in
+from pipeline.tables.content import SURROGATE
+from pipeline.tables.readers import Values, has_columns, rows_in
+from pipeline.tables.roles import LAYOUTS, OWN
 from pipeline.tasks.files import Columns, read_file, require_labels
-from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task
 
-LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
-"""Columns of published files of pairs: STS-B's (Cer et al. 2017) and SICK's (Marelli et al. 2014)."""
-LAYOUTS_OF_CLASSES = (
-    ("sentence1", "sentence2", "gold_label"),
-    ("sentence_A", "sentence_B", "entailment_judgment"),
-    ("premise", "hypothesis", "label"),
-)
-"""Columns of published files of pairs with a class: those of SNLI and MNLI, of SICK, and of SNLI on the hub."""
-LAYOUTS_OF_RANKINGS = (
-    ("query", "document", "label"),
-    ("query", "passage", "label"),
-    ("question", "answer", "label"),
-    ("question", "sentence", "label"),
-    ("Question", "Sentence", "Label"),
-)
-"""Usual columns of a query, a candidate and whether it is relevant; the last ones are WikiQA's."""
-NO_CLASS = {LAYOUTS_OF_CLASSES[0]: "-", LAYOUTS_OF_CLASSES[2]: "-1"}
+NO_CLASS = {LAYOUTS["relations"][0]: "-", LAYOUTS["relations"][2]: "-1"}
 """Layout of SNLI and MNLI, and of SNLI on the hub -> class of the pairs on which the annotators did not agree."""
-OWN_LAYOUT = ("text", "pair", "label")
-"""Columns of other files, unless the settings name others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +34,12 @@ def pair_columns(
     text: str | None,
     pair: str | None,
     labels: tuple[str, ...],
-    layouts: Sequence[tuple[str, str, str]] = LAYOUTS,
+    layouts: Sequence[tuple[str, str, str]] = LAYOUTS["similarity"],
 ) -> Columns:
     """Return the columns of a file of pairs with a score or a class.
 
-    If no column is named, the columns are the first of `layouts` that the file has, else OWN_LAYOUT. If at least one
-    column is named, OWN_LAYOUT gives the columns that are not named. Raises ConfigError for several labels.
+    If no column is named, the columns are the first of `layouts` that the file has, else OWN. If at least one
+    column is named, OWN gives the columns that are not named. Raises ConfigError for several labels.
     """
     if len(labels) > 1:
         raise ConfigError(
@@ -65,10 +47,8 @@ def pair_columns(
         )
     label = labels[0] if labels else None
     if (text, pair, label) == (None, None, None):
-        content = content_of(location)
-        text, pair, label = next((names for names in layouts if has_columns(location, names, content)), OWN_LAYOUT)
-    default = OWN_LAYOUT
-    return Columns(first=text or default[0], second=pair or default[1], label=label or default[2])
+        text, pair, label = next((names for names in layouts if has_columns(location, names)), OWN)
+    return Columns(first=text or OWN[0], second=pair or OWN[1], label=label or OWN[2])
 
 
 def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
@@ -120,11 +100,8 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
 
 
 def triplet_rows(location: str, names: Sequence[str], bad: BadRows, optional: Sequence[str] = ()) -> Values:
-    """Yield the rows of a table; `optional` as in `rows_in`.
+    """Return the rows of a table; `optional` as in `rows_in`.
 
     Raises DataError for a missing column, with the options for columns of triplets.
     """
-    try:
-        yield from rows_in(location, names, bad, optional)
-    except MissingColumn as error:
-        raise DataError(str(error).replace(COLUMN_OPTIONS, "--text, --pair and --negative")) from error
+    return rows_in(location, names, bad, optional, "--text, --pair and --negative")

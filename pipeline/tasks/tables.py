@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
 from pipeline.files import storage
 from pipeline.tables.columns import BrokenLine, NotScored, require_columns
-from pipeline.tables.content import content_of, existing_file
+from pipeline.tables.content import existing_file, text_lines
 from pipeline.tasks.layouts import LAYOUTS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, require_trainable
@@ -32,7 +32,7 @@ def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa
     """
     split_file = task.split(split)
     location = storage.join(folder, split_file.file)
-    names, lines = LAYOUTS[split_file.layout](location, _split_content(task, folder, split_file), split_file)
+    names, lines = LAYOUTS[split_file.layout](location, _split_lines(task, folder, split_file), split_file)
     indices = _column_indices(location, names, split_file)
     rows: list[Row] = []
     left_out: list[str] = []
@@ -59,11 +59,11 @@ def left_out(texts: pa.Table) -> list[str]:
     return json.loads((texts.schema.metadata or {}).get(LEFT_OUT, b"[]"))
 
 
-def _split_content(task: Task, folder: str, split_file: Split) -> bytes:
-    """Return the bytes of a split's file. If it does not exist, raises DataError that lists the existing files."""
+def _split_lines(task: Task, folder: str, split_file: Split) -> Iterator[str]:
+    """Return the lines of a split's file. If it does not exist, raises DataError that lists the existing files."""
     location = storage.join(folder, split_file.file)
     if (path := existing_file(location)) is not None:
-        return content_of(path)
+        return text_lines(path)
     inner = location.rsplit("/", 1)[0]
     names = storage.children(inner)
     available = f"{inner} has {listed(names)}" if names else f"{folder} has {listed(storage.children(folder))}"

@@ -14,19 +14,16 @@ import numpy as np
 from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import bare_name, lines
-from pipeline.tables.readers import EmptyTable, rows_in
+from pipeline.tables.content import EmptyTable, lines
+from pipeline.tables.readers import rows_in
 from pipeline.tables.spans import require_no_spans
+from pipeline.tables.word_columns import WordLines, require_column, require_columns, texts_in, word_lines
 from pipeline.tasks.metrics.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
-from pipeline.tasks.squad import SURROGATE
-from pipeline.tasks.word_columns import WordLines, require_column, require_columns, word_lines
 from pipeline.text.template import SPECIALS_OF_ONE
 from pipeline.text.vocabulary import Vocabulary
 
-WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
-"""File formats whose columns can hold lists."""
 IGNORED = -100
 """Label of tokens that the loss ignores (PyTorch's ignore_index)."""
 CUT = -101
@@ -204,64 +201,13 @@ def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> S
     """
     if all(isinstance(value, str) for value in values):
         values = [value.split() for value in values]
-    words, tags = (_texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
+    words, tags = (texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
     if len(words) != len(tags):
         raise BadRow(
             f"{where}: {names[0]} has {len(words)} words and {names[1]} {len(tags)} tags: give each word one tag",
             "words-and-tags",
         )
     return Sentence(words=words, tags=tags)
-
-
-def read_words(location: str, words_column: str | None = None, words: int | None = None) -> list[tuple[str, ...]]:
-    """Return the words of each sentence in a file that a model will tag.
-
-    In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are read as by
-    `read_sentences`, but need no tags, and lines may have different numbers of columns. Raises DataError for a file
-    without sentences or without the column, and for values that are not lists of texts (the message then has file and
-    line).
-    """
-    if bare_name(location).endswith(WITH_LISTS):
-        column = words_column or "words"
-        sentences = [
-            _texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
-        ]
-    else:
-        found = word_lines(lines(location))
-        words = found.words if words is None else words
-        for number, cells in chain.from_iterable(found.sentences):
-            require_columns(f"{location}, line {number}", words, None, len(cells))
-        sentences = [tuple(cells[words] for _, cells in sentence) for sentence in found.sentences]
-    if not sentences:
-        raise DataError(
-            f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
-            "JSON lines with lists of words"
-        )
-    return sentences
-
-
-def _texts_in(where: str, value: Any) -> tuple[str, ...]:
-    """Return the texts of a list. Raises BadRow for an empty list and for other values.
-
-    `where` is file, line and column, for messages.
-    """
-    if not isinstance(value, list) or not value:
-        raise BadRow(
-            f"{where} is {'empty' if value is None or value == [] else f'not a list but {shown(value)}'}; expected a "
-            "list of texts, one per word",
-            "no-words",
-        )
-    for text in value:
-        if not isinstance(text, str):
-            raise BadRow(
-                f"{where} holds {shown(text)}, which is not text; expected words, or tag names such as B-PER",
-                "no-words",
-            )
-        if SURROGATE.search(text):
-            raise BadRow(
-                f"{where} holds {shown(text)}, half of a surrogate pair, which is not a character", "half-a-character"
-            )
-    return tuple(value)
 
 
 def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.errors import DataError, listed
 from pipeline.files import storage
-from pipeline.tables.content import bare_name, content_of, decoded
+from pipeline.tables.content import bare_name, text_lines
 from pipeline.tasks.tagging import Sentence
 
 ENDING = ".mrg"
@@ -39,7 +39,7 @@ def _files(location: str, section: str) -> list[str]:
 
 def _sentences_in(file: str) -> Iterator[Sentence]:
     """Yield the sentences of one file: one for each outermost bracket that holds words."""
-    text, depth, before, leaves = decoded(file, content_of(file)), 0, "", []
+    text, depth, before, leaves = "".join(text_lines(file)), 0, "", []
     for node in NODE.finditer(text):
         tag, word = node.groups()
         if tag is not None:

@@ -4,7 +4,6 @@ A folder has the questions in qa/FILE.json, and the texts that may hold their an
 evidence/web.
 """
 
-import json
 import re
 import string
 from collections.abc import Iterator, Sequence
@@ -13,9 +12,9 @@ from typing import Any
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.files import storage
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.content import content_of, existing_file
+from pipeline.tables.content import SURROGATE, content_of, existing_file, json_value
+from pipeline.tables.squad import Question
 from pipeline.tasks.metrics.squad import ARTICLES
-from pipeline.tasks.squad import SURROGATE, Question
 
 PUNCTUATION = str.maketrans(dict.fromkeys(f"{string.punctuation}‘’´`", " "))
 FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
@@ -43,11 +42,7 @@ def read_trivia(location: str, bad: BadRows | None = None) -> list[Question]:
 
     Raises DataError for a file of another form. `bad` skips documents without a text, or raises DataError.
     """
-    try:
-        whole = json.loads(content_of(location))
-    except (ValueError, RecursionError) as error:
-        message = f"{location} is not valid JSON ({storage.first_line(error)}): give a file of TriviaQA"
-        raise DataError(message) from error
+    whole = json_value(location, "a file of TriviaQA")
     evidence, bad = storage.join(location.rsplit("/", 2)[0], "evidence"), bad or BadRows()
     joined = _value_at(whole, "Domain", str, location) == WIKIPEDIA
     questions = []

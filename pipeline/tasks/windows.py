@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.errors import ConfigError
+from pipeline.tables.squad import Question
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
-from pipeline.tasks.squad import Question
 from pipeline.text.template import ONE_SEPARATOR, Template
 from pipeline.text.vocabulary import Vocabulary
 

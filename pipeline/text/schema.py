@@ -59,3 +59,5 @@ ROW = pa.schema(
         pa.field("rows_in_window", pa.int64(), nullable=False),
     ]
 )
+CUT = b"cut"
+"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""

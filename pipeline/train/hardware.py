@@ -1,9 +1,9 @@
-"""Hardware of a run: cores, device, number format, FLOPs utilisation, peak memory, and advice when memory runs out."""
+"""Hardware of a run: cores, device, number format, peak memory, and advice when memory runs out."""
 
 import os
 import resource
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -14,9 +14,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
-from pipeline.model.flops import TokenCounts, peak_flops, utilisation
 from pipeline.model.gpu import LOWEST, gpu_of, supports_matmul
-from pipeline.objectives.table import flops_per_token
 
 UNCAST = ("float32", "tf32", "int8")
 """Number formats in which everything but the matrix products is computed in float32."""
@@ -93,25 +91,6 @@ def has_bfloat16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
-
-
-def device_peak(device: torch.device, precision: str) -> float | None:
-    """Return the dense peak of a GPU in operations per second for a number format; None if unknown, or for a CPU."""
-    return peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
-
-
-def utilisation_percent(
-    config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float
-) -> float:
-    """Return model FLOPs utilisation in percent.
-
-    `total` holds three totals for the `seconds` of training: `tokens`, `squares` (the sum of squared sequence lengths)
-    and `masked` (the number of masked positions). `peak` is the sum over all devices, in operations per second.
-    """
-    counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
-    return 100 * utilisation(
-        flops_per_token(config.objective, config.model, vocabulary_size, counted), counted.tokens / seconds, peak
-    )
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -24,13 +24,14 @@ from pipeline.evaluation.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
+from pipeline.objectives.utilisation import utilisation_percent
 from pipeline.optim.loss_scale import scales_loss
 from pipeline.optim.schedule import decay_start, rate_share
 from pipeline.reporting import duration
 from pipeline.train.automatic import without_graphs
 from pipeline.train.checkpoint import State
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
-from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
+from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes
 from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.recording import recorded_steps
 from pipeline.train.saver import Saver

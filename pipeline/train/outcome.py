@@ -3,8 +3,9 @@
 from typing import Any
 
 from pipeline.config.phases import Phase
+from pipeline.objectives.utilisation import utilisation_percent
 from pipeline.train.checkpoint import State
-from pipeline.train.hardware import chosen_precision, peak_memory_bytes, utilisation_percent
+from pipeline.train.hardware import chosen_precision, peak_memory_bytes
 from pipeline.train.meter import percentile_milliseconds
 from pipeline.train.work import Work
 

@@ -7,8 +7,7 @@ from ray.actor import ActorHandle
 
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
-from pipeline.corpus.prepared import Corpus
-from pipeline.corpus.shards import COUNTED
+from pipeline.corpus.prepared import COUNTED, Corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.evaluation.evaluate import baseline_metrics
 from pipeline.reporting import Report

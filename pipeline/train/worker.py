@@ -26,6 +26,7 @@ from pipeline.files.shared_output import unshared_output
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.objectives.utilisation import device_peak
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import Report, no_op
 from pipeline.saved import checkpoints
@@ -43,7 +44,6 @@ from pipeline.train.hardware import (
     autocast_of,
     chosen_precision,
     cores,
-    device_peak,
     out_of_memory_as_config_error,
     slower_precision,
 )

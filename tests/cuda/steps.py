@@ -15,13 +15,13 @@ from torch import nn
 from pipeline.batch import MaskedBatch, TaskBatch, TextsBatch
 from pipeline.bench.cases import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Finetune, TaskAdamW
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttention, LocalAttention
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
-from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
+from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW, TaskAdamW
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.finetune.seen_words import SeenWords
 from pipeline.finetune.trial import train_epoch, train_on_slots

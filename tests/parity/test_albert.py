@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipeline.config.adapters import Freeze, LowRank
-from pipeline.config.finetune import Finetune, TaskAdamW
-from pipeline.config.training import AdamW, Lamb
+from pipeline.config.finetune import Finetune
+from pipeline.config.training import AdamW, Lamb, TaskAdamW
 from pipeline.errors import ConfigError
 from pipeline.model.adapters import add_adapter, freeze, merge
 from pipeline.model.families.albert import ALBERT

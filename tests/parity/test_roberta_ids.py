@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.tables.squad import Question
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Tagging
 from pipeline.tasks.tagging import encode as encode_tags
 from pipeline.tasks.task import Task

@@ -35,9 +35,9 @@ from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun, log_best, open_grid
 from pipeline.objectives.chain import add_chain
 from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.tables.squad import Question
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.tables.squad import Question
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.squad import Question
 from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline.batch import PassagesBatch, TaskBatch
-from pipeline.config.finetune import TaskAdamW
+from pipeline.config.training import TaskAdamW
 from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.optim.build import build_optimizer

@@ -13,10 +13,10 @@ from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.evaluation.retrieval.collection import Collection, build_collection
 from pipeline.files import storage
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.columns import tab_separated
-from pipeline.tables.content import content_of, decoded, existing_file
+from pipeline.tables.content import SURROGATE, existing_file, text_lines
 from pipeline.tables.readers import json_rows
-from pipeline.tasks.squad import SURROGATE
+from pipeline.tables.roles import BEIR_ID
+from pipeline.tables.separated import tab_separated
 from pipeline.tasks.task import plain_number
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/{split}.tsv"
@@ -43,12 +43,11 @@ def read(folder: str, split: str, bad: BadRows) -> Collection:
 
 def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:
     """Yield (file and line, id, title and text) of each JSON line."""
-    content = content_of(existing_file(location) or location)
-    for line, row in json_rows(location, decoded(location, content), bad):
+    for line, row in bad.usable(json_rows(location, text_lines(existing_file(location) or location))):
         where = f"{location}:{line}"
         try:
             title, text = _field(where, row, "title"), _field(where, row, "text")
-            yield where, _field(where, row, "_id", required=True), f"{title} {text}"
+            yield where, _field(where, row, BEIR_ID, required=True), f"{title} {text}"
         except BadRow as error:
             bad.take(error)
 
@@ -61,18 +60,18 @@ def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False
     value = row.get(name)
     if value is None and not required:
         return ""
-    if name == "_id" and isinstance(value, int):
+    if name == BEIR_ID and isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
         raise BadRow(f"{where}: {name} is not a text but {shown(value)}", "no-text")
-    if name == "_id" and SURROGATE.search(value):
+    if name == BEIR_ID and SURROGATE.search(value):
         raise BadRow(f"{where}: _id {shown(value)} holds half of a surrogate pair, which is not a character", "no-text")
     return SURROGATE.sub("\ufffd", value)
 
 
 def read_judgements(location: str, bad: BadRows) -> Iterator[tuple[str, str, str, int]]:
     """Yield (file and line, query id, document id, grade). Raises DataError unless the header line is HEADER."""
-    rows = tab_separated(location, content_of(existing_file(location) or location))
+    rows = tab_separated(text_lines(existing_file(location) or location))
     _, names = next(rows, (1, ()))
     if tuple(names) != HEADER:
         raise DataError(f"{location}: the first line is {listed(names)}, but must be {', '.join(HEADER)}, with tabs")

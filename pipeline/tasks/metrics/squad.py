@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.errors import DataError
-from pipeline.tasks.squad import Question
+from pipeline.tables.squad import Question
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)

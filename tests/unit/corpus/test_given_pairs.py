@@ -49,7 +49,8 @@ def test_four_formats_have_the_same_pairs(tmp_path: Path) -> None:
     write(tmp_path / "a.tsv", "anchor\tpositive\tnegative", "a\tb c\tn", "d\te\t")
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress((tmp_path / "a.tsv").read_bytes()))
     write(tmp_path / "c.csv", "sep=;", "anchor;positive;negative", "a;b c;n", "d;e;")
-    for name in ("a.parquet", "a.jsonl", "a.csv", "b.csv", "c.csv", "a.tsv", "a.tsv.gz"):
+    write(tmp_path / "d.csv", '"anchor"|"positive"|"negative"', "a|b c|n", "d|e|")
+    for name in ("a.parquet", "a.jsonl", "a.csv", "b.csv", "c.csv", "d.csv", "a.tsv", "a.tsv.gz"):
         assert read(tmp_path / name) == ([(":0#0", ["a", "b c", "n"]), (":1#0", ["d", "e"])], {}), name
 
 

@@ -10,11 +10,12 @@ import pytest
 from pipeline.config.data import Preparation
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
-from pipeline.corpus.inputs import InputFile, fingerprint, glob_expression, list_files, location_of, with_distinct_names
+from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
 from pipeline.corpus.parts import batch_digest, batches, part_settings
 from pipeline.corpus.sources import Source, parse
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage, web
+from pipeline.files.listing import glob_expression, location_of
 from pipeline.files.locations import absolute, without_login
 from tests.refusals import refusal
 

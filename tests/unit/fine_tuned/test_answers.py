@@ -19,8 +19,8 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Thresholds
-from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Task
+from pipeline.text.schema import CUT
 from pipeline.text.vocabulary import Vocabulary
 
 CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)

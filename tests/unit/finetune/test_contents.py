@@ -10,9 +10,9 @@ from pipeline.config.task_kind import Kind
 from pipeline.finetune.contents import contradictions_in_words, lengths_in_words, shared_in_words
 from pipeline.finetune.kinds import TRAINING
 from pipeline.finetune.problems import read_problems
+from pipeline.tables.squad import Question
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary

@@ -18,8 +18,8 @@ from pipeline.finetune.folds import by_task, fold_numbers
 from pipeline.finetune.problems import Problem, read_problems, texts
 from pipeline.finetune.table import Reported, mean_baseline, reported, select, table
 from pipeline.finetune.trials import Trial, make_trial
+from pipeline.tables.squad import Question
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial

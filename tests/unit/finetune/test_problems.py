@@ -20,11 +20,11 @@ from pipeline.finetune.facts import text_columns
 from pipeline.finetune.problems import Problem, digest, download, read_problems, texts, with_dev
 from pipeline.finetune.trial_rows import label_mean_and_deviation
 from pipeline.finetune.trials import build, identity_of, make_trial
+from pipeline.tables.squad import Question
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tables import is_held_out, read_split
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task

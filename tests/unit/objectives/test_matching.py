@@ -8,9 +8,9 @@ import torch
 
 from pipeline.batch import collate_labelled
 from pipeline.config.cutting import Truncation
-from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
+from pipeline.config.training import TaskAdamW
 from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.matching import MatchingTask, contrastive, triplet
 from pipeline.optim.build import build_optimizer

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import TaskBatch
-from pipeline.config.finetune import Similarity, TaskAdamW
+from pipeline.config.finetune import Similarity
 from pipeline.config.model import Model
+from pipeline.config.training import TaskAdamW
 from pipeline.finetune.trial import train_on_slots
 from pipeline.objectives.similarity import SimilarityTask, cosent, cosines, squared_error
 from pipeline.objectives.vectors import mean_over_lengths

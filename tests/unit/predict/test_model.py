@@ -33,8 +33,8 @@ from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, identify, load, with_words
 from pipeline.predict.rows import predict_rows
 from pipeline.saved.digest import fingerprint
-from pipeline.tasks.schema import CUT
 from pipeline.tasks.task import Task
+from pipeline.text.schema import CUT
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

@@ -7,14 +7,17 @@ import lzma
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DataError
 from pipeline.predict.inputs import RowFile, form_of, parts_of
 from pipeline.tables.content import content_of
-from pipeline.tables.readers import rows_in, separator_of
-from pipeline.tasks.recognise import kind_of
+from pipeline.tables.readers import rows_in
+from pipeline.tables.recognise import kind_of
+from pipeline.tables.separated import separator_of
 from pipeline.tasks.tagging import Sentence, read_sentences
+from tests.refusals import refusal
 
 COLUMNS = ("text", "label")
 ROWS = [("a, b", "1"), ("c", "2")]
@@ -48,6 +51,9 @@ def test_every_compression_is_read_by_its_name_or_its_first_bytes(ending: str, t
     (tmp_path / f"cut.csv{ending}").write_bytes(packed[:-6])
     with pytest.raises(DataError, match=r"cannot be read \(.*\): give a plain or compressed file that can be read$"):
         content_of(str(tmp_path / f"cut.csv{ending}"))
+    pq.write_table(pa.table({"text": ["a, b", "c"], "label": [1, 2]}), tmp_path / "a.parquet")
+    (tmp_path / f"a.parquet{ending}").write_bytes(PACKED[ending]((tmp_path / "a.parquet").read_bytes()))
+    assert trained_on(tmp_path / f"a.parquet{ending}") == answered(tmp_path / f"a.parquet{ending}") == ROWS
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,8 @@ def test_every_compression_is_read_by_its_name_or_its_first_bytes(ending: str, t
         ("a.csv", "label;text\n1;a, b\n2;c\n"),
         ("a.csv", "\ufefflabel\ttext\r\n1\ta, b\r\n2\tc\r\n"),
         ("a.csv", '"label"|"text"\n1|a, b\n2|c\n'),
+        ("a.csv", 'sep=;\nlabel;text\n1;"a, b"\n2;c\n'),
+        ("a.csv", 'text,label\r"a, b",1\rc,2\r'),
         ("a.csv", 'text,label\n"a, b",1\nc,2\n\ufeff\n'),
         ("a.tsv", "text\tlabel\na, b\t1\nc\t2\n\ufeff"),
         ("a.jsonl", '{"text": "a, b", "label": 1}\n{"text": "c", "label": 2}\n\ufeff\n'),
@@ -69,6 +77,41 @@ def test_training_and_answers_read_the_same_rows(name: str, text: str, tmp_path:
     (tmp_path / name).write_bytes(text.encode())
     assert kind_of(str(tmp_path / name)) == form_of(str(tmp_path / name), "auto", False) == "table"
     assert trained_on(tmp_path / name) == answered(tmp_path / name) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"text,label\na,1\nb\n", "{file}:3: 1 columns where the first line names 2; enclose a text that "),
+        ("a.tsv", b"text\tlabel\na\t1\t2\n", "{file}:2: 3 columns where the first line names 2; enclose a text that "),
+        ("a.csv", b'text,label\n"a" b,1\n', "{file}:2: quotes are broken in the row that begins here ("),
+        ("a.csv", b"text,label\na,1\n\xff,1\n", "{file}:3: byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("a.csv", b"text,label,text\na,1,b\n", "{file}: column 'text' occurs twice; give each column its own name"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n{"text"\n', "{file}:2: not JSON (Expecting ':' delimiter: line 1 "),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n[1]\n', "{file}:2: '[1]' is not an object; expected one object per "),
+        ("a.json", b'[{"text": "a", "label": 1}, 2]', "{file}:2: '2' is not an object; expected one object per line"),
+        ("a.json", b'[{"text": "a", "label": 1}', "{file}: not JSON (Expecting ',' delimiter: line 1 column 27 "),
+        ("a.csv.gz", gzip.compress(b"text,label\na,1\n")[:-6], "{file} cannot be read after line 2 (Compressed file "),
+        ("a.parquet", b"", "{file} is empty: give a file with rows"),
+        ("a.parquet", b"PAR1", "{file} cannot be read as Parquet: "),
+    ],
+)
+def test_an_error_reads_the_same_in_every_job(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    for read in (trained_on, answered):
+        assert refusal(read, tmp_path / name).startswith(message.format(file=tmp_path / name)), read
+
+
+def test_a_txt_of_objects_is_json_and_another_is_tab_separated(tmp_path: Path) -> None:
+    for text in (
+        "text\tlabel\na, b\t1\nc\t2\n",
+        '\n{"text": "a, b", "label": 1}\n{"text": "c", "label": 2}\n',
+        '[\n{"text": "a, b", "label": 1},\n{"text": "c", "label": 2}]\n',
+    ):
+        (tmp_path / "a.txt").write_text(text)
+        file = RowFile(location=str(tmp_path / "a.txt"), form="table", bytes=1, stamp="1")
+        found = [tuple(str(row[name]) for name in COLUMNS) for part in parts_of(file, 9) for row in part.to_pylist()]
+        assert found == trained_on(tmp_path / "a.txt") == ROWS
 
 
 def test_a_comma_divides_before_anything_else() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
+from pipeline.tables.squad import Question
 from pipeline.tasks.answers import Answer, Span, answer_of_logits, best_threshold
 from pipeline.tasks.parts import most_context, parts
-from pipeline.tasks.squad import Question
 from pipeline.tasks.windows import QuestionWindow
 
 CONTEXT = "red dogs, blue cats"  # tokens: red dogs , blue cats

@@ -6,12 +6,12 @@ import pytest
 
 from pipeline.config.cutting import Truncation
 from pipeline.errors import ConfigError, DataError
+from pipeline.tables.squad import Question
 from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.schema import ENCODED, TEXTS
-from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Task

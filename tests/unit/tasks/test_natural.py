@@ -10,6 +10,7 @@ from jobs.score import main as score
 from pipeline.config.measurements import LabelledFile
 from pipeline.errors import DataError
 from pipeline.predict.score import of_file
+from pipeline.tables.squad import Question
 from pipeline.tasks import questions
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.benchmarks import TASKS
@@ -17,7 +18,6 @@ from pipeline.tasks.known import read_items
 from pipeline.tasks.natural import YES_OR_NO, best_natural_threshold, natural_scores, words_at
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED
-from pipeline.tasks.squad import Question
 
 TASK = TASKS["natural-questions"]
 ROWS = """

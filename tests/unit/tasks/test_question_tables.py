@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
+from pipeline.tables.squad import Question
 from pipeline.tasks.own import read_own
 from pipeline.tasks.question_tables import AskedColumns, read_question_table
-from pipeline.tasks.squad import Question
 
 LONDON = "London, the big London."
 

@@ -7,10 +7,12 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.roles import LAYOUTS
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.own import read_own
-from pipeline.tasks.scored_pairs import LAYOUTS, pair_columns, read_pairs, read_triplets
+from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
 
+SICK_COLUMNS = LAYOUTS["similarity"][1]
 STSB = 'index\tsentence1\tsentence2\tscore\n0\tA man.\tA "man".\t4.5\n1\tA dog.\tNo cat.\t0\n'
 
 
@@ -18,8 +20,8 @@ STSB = 'index\tsentence1\tsentence2\tscore\n0\tA man.\tA "man".\t4.5\n1\tA dog.\
     ("name", "content", "columns"),
     [
         ("dev.tsv", STSB, ("sentence1", "sentence2", "score")),
-        ("SICK.tsv", "\t".join(LAYOUTS[1]) + "\na\tb\t1\n", ("sentence_A", "sentence_B", "relatedness_score")),
-        ("SICK_train.txt", "pair_ID\t" + "\t".join(LAYOUTS[1]) + "\n1\ta\tb\t1\n", LAYOUTS[1]),
+        ("SICK.tsv", "\t".join(SICK_COLUMNS) + "\na\tb\t1\n", ("sentence_A", "sentence_B", "relatedness_score")),
+        ("SICK_train.txt", "pair_ID\t" + "\t".join(SICK_COLUMNS) + "\n1\ta\tb\t1\n", SICK_COLUMNS),
         ("own.csv", "text,pair,label\na,b,1\n", ("text", "pair", "label")),
         ("own.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 1}\n', ("sentence1", "sentence2", "score")),
     ],

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.tables.word_columns import read_words
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.tagging import (
     CUT,
@@ -23,7 +24,6 @@ from pipeline.tasks.tagging import (
     predicted_tags,
     read_sentences,
     read_tagged,
-    read_words,
     tag_names,
     word_scores,
 )

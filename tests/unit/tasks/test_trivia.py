@@ -7,6 +7,7 @@ import pytest
 
 from jobs.score import main as score
 from pipeline.errors import DataError
+from pipeline.tables.squad import Question
 from pipeline.tasks import questions
 from pipeline.tasks.answers import Answer, Span
 from pipeline.tasks.benchmarks import TASKS
@@ -14,7 +15,6 @@ from pipeline.tasks.known import read_items
 from pipeline.tasks.metrics.squad import best_of, normalised
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED
-from pipeline.tasks.squad import Question
 from pipeline.tasks.trivia import alias_place, normalised_as_trivia
 
 WIKIPEDIA, WEB = TASKS["triviaqa-wikipedia"], TASKS["triviaqa-web"]

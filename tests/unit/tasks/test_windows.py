@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import ConfigError
+from pipeline.tables.squad import Question
 from pipeline.tasks.pieces import Tokenization
-from pipeline.tasks.squad import Question
 from pipeline.tasks.windows import QuestionWindow, Windowing, windows
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary

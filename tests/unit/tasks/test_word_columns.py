@@ -10,9 +10,10 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import RowFile, digest_of, form_of, inputs_of, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tables.bad_rows import BadRows
+from pipeline.tables.recognise import kind_of
+from pipeline.tables.word_columns import read_words
 from pipeline.tasks.own import read_own
-from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.tagging import Sentence, read_sentences, read_words
+from pipeline.tasks.tagging import Sentence, read_sentences
 from pipeline.tasks.task import Task
 
 MULTICONER = "# id 0-46ea domain=train\nto _ _ O\noslo _ _ B-LOC\n\n\n# id 1-99 domain=dev\n# _ _ O\ntom _ _ B-PER\n"

@@ -10,7 +10,8 @@ from pipeline.config.objective import Contrastive
 from pipeline.config.phases import FallingMasks, SeveralPhases, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
-from pipeline.train.hardware import device_peak, out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
+from pipeline.objectives.utilisation import device_peak, utilisation_percent
+from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.errors import DataError
 from pipeline.tables.content import content_of
+from pipeline.tables.squad import Question, read_questions
 from pipeline.tasks.metrics.squad import exact, f1, normalised, score
-from pipeline.tasks.squad import Question, read_questions
 from tests.data import needs_data
 
 

@@ -1,17 +1,13 @@
 """Read questions from SQuAD's JSON, versions 1.1 and 2.0."""
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import DataError, listed, shown
-from pipeline.files import storage
-from pipeline.tables.content import content_of
+from pipeline.tables.content import SURROGATE, json_value
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold half of a surrogate pair, which is not a character
 MISALIGNED = "answer-not-at-its-offset"
 UNANSWERED = "no-answer-given"
 
@@ -36,10 +32,7 @@ def read_questions(location: str) -> list[Question]:
     Questions for prediction may lack "answers". Raises DataError, with the path inside the file, if the file
     does not have SQuAD's format.
     """
-    try:
-        whole = json.loads(content_of(location))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{location} is not valid JSON ({storage.first_line(error)}): give a SQuAD file") from error
+    whole = json_value(location, "a SQuAD file")
     if whole and are_answers(whole):
         raise DataError(
             f"{location} has {len(whole):,} ids with answers, but no questions: are the two files swapped? Give "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import DataError
-from pipeline.tasks.recognise import kind_of
+from pipeline.tables.recognise import kind_of
 
 CONLL = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nLondon NNP B-LOC\n"
 SQUAD = json.dumps({"version": "1.1", "data": []}, indent=1)

@@ -3,8 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from pipeline.errors import BadRow, DataError, shown
+from pipeline.tables.content import SURROGATE, bare_name, lines
+from pipeline.tables.readers import rows_in
+from pipeline.tables.roles import WORDS
 
 DOCUMENT_START = "-DOCSTART-"
 BLANK = re.compile("[ \t]+")  # no other white space: a no-break space, for example, may be part of a word
@@ -16,6 +21,9 @@ UNIVERSAL_COLUMNS, FORM, UPOS = 10, 1, 3
 """Columns of CoNLL-U (universaldependencies.org/format): their number, and those of words and parts of speech."""
 COUNTED = 0.9
 """The first column counts the words if at least this share of its numbers follow each other; some rows may be lost."""
+
+WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
+"""File formats whose columns can hold lists."""
 
 Line = tuple[int, list[str]]
 """Line number from 1, and cells."""
@@ -174,3 +182,54 @@ def require_columns(where: str, words: int, tags: int | None, columns: int) -> N
     listed = f"{others[0]} to {others[-1]}" if consecutive else ", ".join(map(str, others))
     choice = f"choose one of {listed}, column {words % columns} has the words" if others else "give each word a tag"
     raise DataError(f"{where} has {columns} columns, and the tags should be in column {tags}: {choice}")
+
+
+def read_words(location: str, words_column: str | None = None, words: int | None = None) -> list[tuple[str, ...]]:
+    """Return the words of each sentence in a file that a model will tag.
+
+    In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are read as by
+    `read_sentences`, but need no tags, and lines may have different numbers of columns. Raises DataError for a file
+    without sentences or without the column, and for values that are not lists of texts (the message then has file and
+    line).
+    """
+    if bare_name(location).endswith(WITH_LISTS):
+        column = words_column or WORDS
+        sentences = [
+            texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
+        ]
+    else:
+        found = word_lines(lines(location))
+        words = found.words if words is None else words
+        for number, cells in chain.from_iterable(found.sentences):
+            require_columns(f"{location}, line {number}", words, None, len(cells))
+        sentences = [tuple(cells[words] for _, cells in sentence) for sentence in found.sentences]
+    if not sentences:
+        raise DataError(
+            f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
+            "JSON lines with lists of words"
+        )
+    return sentences
+
+
+def texts_in(where: str, value: Any) -> tuple[str, ...]:
+    """Return the texts of a list. Raises BadRow for an empty list and for other values.
+
+    `where` is file, line and column, for messages.
+    """
+    if not isinstance(value, list) or not value:
+        raise BadRow(
+            f"{where} is {'empty' if value is None or value == [] else f'not a list but {shown(value)}'}; expected a "
+            "list of texts, one per word",
+            "no-words",
+        )
+    for text in value:
+        if not isinstance(text, str):
+            raise BadRow(
+                f"{where} holds {shown(text)}, which is not text; expected words, or tag names such as B-PER",
+                "no-words",
+            )
+        if SURROGATE.search(text):
+            raise BadRow(
+                f"{where} holds {shown(text)}, half of a surrogate pair, which is not a character", "half-a-character"
+            )
+    return tuple(value)

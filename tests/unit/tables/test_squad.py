@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
+from pipeline.tables.squad import Question, read_questions, trainable
 from pipeline.tasks.own import read_own
-from pipeline.tasks.squad import Question, read_questions, trainable
 
 CONTEXT = "Zoë lives in Köln, not in Bonn."
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from pipeline.errors import DataError
-from pipeline.tables.content import BOM, bare_name, content_of
-from pipeline.tables.readers import EmptyTable, is_one_list
-from pipeline.tasks.scored_pairs import LAYOUTS
-from pipeline.tasks.word_columns import WordLines, word_lines
+from pipeline.files.opening import BOM
+from pipeline.tables.content import EmptyTable, bare_name, content_of
+from pipeline.tables.readers import is_one_list
+from pipeline.tables.roles import LAYOUTS
+from pipeline.tables.word_columns import WordLines, word_lines
 
 ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -65,7 +66,7 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
 def _has_scored_pairs(name: str, content: bytes) -> bool:
     """Return whether a .txt file begins with a published header of scored pairs, as SICK's files do."""
     header = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").partition("\n")[0].removesuffix("\r").split("\t")
-    return name.endswith(".txt") and any(set(columns) <= set(header) for columns in LAYOUTS)
+    return name.endswith(".txt") and any(set(columns) <= set(header) for columns in LAYOUTS["similarity"])
 
 
 def _has_articles(content: bytes) -> bool:
