@@ -92,7 +92,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 config.model.maximum_positions,
             ),
             tracker=tracker,
-            attempt=begin(start.done),
+            attempt=begin(start.done),  # also records the step, before anything is published
             graphs_automatic=graphs_automatic,
         )
         return _train_and_export(job, resources, uri, start, choice, report)
