@@ -4,7 +4,7 @@
   or did not change for LEASE_SECONDS while this process watched. The put is refused if another process renewed or took
   the lease since it was read. No time is stored, so the clocks of two machines are never compared.
 - **Renew**: replace the version that was written last, every RENEW_SECONDS. If storage fails, try again the next time.
-  A refused put means that the lease is lost, unless the object shows that an earlier try of this put arrived.
+  A refused put means that the lease is lost, unless the object is of this process: a put whose answer was lost.
 - **Release**: mark it, so that the next process need not wait. The object stays, because attempts need new numbers.
 - A lease cannot stop a plain put that is on its way. So every attempt writes under names of its own, and the lease
   records from which step each attempt counts (`began`): readers leave out what earlier attempts wrote after that step.
@@ -176,9 +176,11 @@ class Lease:
             found = self.read()
             if found and found[1] == version:  # two puts met, and the store refused both
                 raise OSError(storage.first_line(error)) from error
-            if found is None or found[0] != record:  # if equal, this put had arrived, and its answer was lost
+            if found is None or found[0].holder != record.holder:
                 raise LeaseLost(found and found[0]) from error
-            self.version = found[1]
+            self.version = found[1]  # a put of this process had arrived, and its answer was lost
+            if found[0] != record:  # it was an earlier one
+                self.version = self.stored.write(_content(record), found[1])
         self.record = record
 
 

@@ -13,8 +13,6 @@ GENERATOR = "generator"
 """Folder of the published generator, inside the discriminator's folder."""
 TASK = "task.json"
 """File with the task of a fine-tuned model: kind, labels, truncation, pooling, thresholds."""
-
-
 NAME = re.compile(r"step-(\d+)(?:-attempt-(\d+))?")
 LEASE = "lease.json"
 """File of a run in an object store: its driver, and from which step each attempt counts (see files/lease.py)."""

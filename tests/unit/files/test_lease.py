@@ -152,6 +152,16 @@ def test_a_put_whose_answer_is_lost_is_found_to_have_arrived() -> None:
         write()
     assert (first.held().renewals, first.held().began) == (2, {"1": 3})
 
+    def time_out() -> None:
+        raise OSError("no answer within 15 s")
+
+    for write in (lambda: first.begin(7), first.release):
+        store.after_put = time_out
+        with pytest.raises(OSError):
+            first.renew()
+        write()
+    assert json.loads(store.content)["began"] == {"1": 7} and json.loads(store.content)["released"]
+
 
 def test_a_renewal_that_arrives_after_the_take_over_is_refused() -> None:
     store = Generations()
