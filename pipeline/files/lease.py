@@ -178,9 +178,10 @@ class Lease:
                 raise OSError(storage.first_line(error)) from error
             if found is None or found[0].holder != record.holder:
                 raise LeaseLost(found and found[0]) from error
-            self.version = found[1]  # a put of this process had arrived, and its answer was lost
-            if found[0] != record:  # it was an earlier one
-                self.version = self.stored.write(_content(record), found[1])
+            if found[0] != record:  # an earlier put of this process had arrived, and its answer was lost
+                self._write(record, found[1])
+                return
+            self.version = found[1]  # this put had arrived
         self.record = record
 
 
