@@ -47,6 +47,10 @@ class CheckpointError(PipelineError):
     """A checkpoint or export that is missing, damaged, or from another run."""
 
 
+class TakenOver(PipelineError):
+    """Another driver has taken a run over, so this one may publish nothing more."""
+
+
 class ClusterLost(PipelineError):
     """Ray, or a Ray process that a command needs, is gone.
 

@@ -3,6 +3,7 @@
 OUTPUT/runs/NAME/
     vocabulary/         the run's vocabulary
     run.json            identity, steps and MLflow run
+    lease.json          driver of a run in an object store: see files/lease.py
     checkpoints/        see train/checkpoint.py
     positions/          stream position at each checkpoint
     reservation.json    name under which the last elastic driver requested nodes
@@ -21,7 +22,7 @@ from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.locations import absolute, sqlite_file, sqlite_uri
-from pipeline.saved.checkpoints import CHECKPOINTS
+from pipeline.saved.checkpoints import CHECKPOINTS, step_of
 from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
 SUMMARY, RUN, VOCABULARY, RUNS = "summary.json", "run.json", "vocabulary", "runs"
@@ -127,7 +128,7 @@ def run_of_checkpoint(location: str) -> OfRun | None:
     recorded = read_run(folder) if found else None
     if recorded is None:
         return None
-    step = int(name.removeprefix("step-"))
+    step = step_of(name)
     return OfRun(folder=folder, step=step, settings=settings_of(recorded), corpus=recorded["corpus"])
 
 

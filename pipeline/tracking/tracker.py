@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError, PipelineError, TakenOver
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.tracking.failures import Failure, Failures
@@ -46,6 +46,8 @@ class Tracker:
         self.problem: str | None = None
         """Error of the last attempt to send to MLflow; None if it succeeded."""
         self.stopping = threading.Event()
+        self.taken_over = False
+        """Whether another driver has the run, so that its MLflow run is left to that driver."""
         self.sender: threading.Thread | None = None
 
     def owner(self) -> str:
@@ -126,7 +128,8 @@ class Tracker:
             self.say(line)
 
     def fail(self, failure: Failure) -> None:
-        """Record a worker's error, and queue a message if it is new."""
+        """Record an error of a worker or of the driver, and queue a message if it is new."""
+        self.taken_over |= isinstance(failure.known, TakenOver)
         if line := self.failures.add(failure, self.latest[0] if self.latest else 0):
             self.say(line)
 
@@ -158,7 +161,7 @@ class Tracker:
         Return a message if points are lost or the end could not be logged, else None.
         """
         self.stopping.set()
-        if self.sender is None:
+        if self.sender is None or self.taken_over:
             return None
         self.sender.join()
         deadline = time.monotonic() + LAST_FLUSH_SECONDS
@@ -203,7 +206,7 @@ class Tracker:
     def _send(self) -> bool:
         """Send buffered metrics; if the server does not accept them, keep them and return False."""
         with self.sending:
-            return self._send_batches()
+            return self.taken_over or self._send_batches()
 
     def _send_batches(self) -> bool:
         with self.lock:

@@ -1,6 +1,6 @@
 """Training state on disk: published atomically, verified before use.
 
-RUN/checkpoints/step-00000500/
+RUN/checkpoints/step-00000500/ (in an object store step-00000500-attempt-2/: see files/lease.py)
     model.safetensors config.json                      the published format
     vocab.txt tokenizer.json tokenizer_config.json     the published format
     optimizer.safetensors state.json                   state needed to resume
@@ -28,7 +28,7 @@ from pipeline.model.weights import published_config, take_all, to_published
 from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.table import Pretraining
 from pipeline.optim.build import load_optimizer, optimizer_tensors
-from pipeline.saved.checkpoints import CONFIG, GENERATOR, OPTIMIZER, STATE, WEIGHTS, folder_of, steps_saved
+from pipeline.saved.checkpoints import CONFIG, GENERATOR, OPTIMIZER, STATE, WEIGHTS, folder_of, saved
 from pipeline.saved.tensors import read_tensors, write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -117,9 +117,9 @@ def save(
     return publish(run_folder, state, snapshot(module, optimizer), vocabulary)
 
 
-def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabulary) -> str:
-    """Publish a checkpoint and return its folder. Raises OSError if a file cannot be written."""
-    target = folder_of(run_folder, state.step)
+def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabulary, attempt: int = 0) -> str:
+    """Publish a checkpoint and return its folder; `attempt` as in `folder_of`. Raises OSError for unwritable files."""
+    target = folder_of(run_folder, state.step, attempt)
     with scratch_folder("checkpoint") as folder:
         for model, weights in taken.models:
             own = folder / model.folder
@@ -137,7 +137,7 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
             (own / CONFIG).write_text(json.dumps(layer.config, indent=2) + "\n")
         write_tensors(folder / OPTIMIZER, taken.optimizer)
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
-        storage.publish(folder, target, {"step": state.step})
+        storage.publish(folder, target, {"step": state.step} | ({"attempt": attempt} if attempt else {}))
     return target
 
 
@@ -146,13 +146,15 @@ def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collect
 
     Checkpoints after `step` are not touched: they are damaged, and were written before a restart.
     """
-    steps = [saved for saved in steps_saved(run_folder) if saved <= step]
-    kept = [saved for saved in steps if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
-        -keep:
-    ]
+    folders, superseded = saved(run_folder)
+    steps = [number for number in folders if number <= step]
+    kept = [number for number in steps if storage.exists(storage.join(folders[number], storage.MANIFEST))][-keep:]
     for old in steps:
         if old not in kept and old not in stays:
-            storage.delete_folder(folder_of(run_folder, old))
+            storage.delete_folder(folders[old])
+    for old, attempt in superseded:
+        if old <= step:
+            storage.delete_folder(folder_of(run_folder, old, attempt))
 
 
 def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = None) -> int | None:
@@ -163,17 +165,18 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
     because reading a whole checkpoint may be slow. If this function finds a checkpoint intact, it adds the step to
     `sound`. Raises OSError if storage fails.
     """
+    folders = saved(run_folder)[0]
     losses = {}
-    for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
+    for step in [number for number in folders if first < number <= last]:
         try:
-            losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
+            losses[step] = read_state(folders[step]).heldout_loss
         except (OSError, ValueError, KeyError, TypeError) as error:  # an unreadable checkpoint is never the best
             if isinstance(error, OSError) and not storage.is_file_lost(error):
                 raise
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
     sound = set() if sound is None else sound
     for _, step in evaluated:
-        if step in sound or storage.mismatch(folder_of(run_folder, step)) is None:
+        if step in sound or storage.mismatch(folders[step]) is None:
             sound.add(step)
             return step
     return None
@@ -184,14 +187,15 @@ def roll_back_to(run_folder: str, step: int) -> None:
 
     Raises CheckpointError, and deletes nothing, if the checkpoint of the step is damaged.
     """
-    folder = folder_of(run_folder, step)
+    folders = saved(run_folder)[0]
+    folder = folders.get(step) or folder_of(run_folder, step)
     if problem := storage.damage(folder):
         raise CheckpointError(
             f"checkpoint {folder} is damaged ({problem}), but the run must continue from it to train more steps: "
             "choose another --name"
         )
-    for later in reversed([saved for saved in steps_saved(run_folder) if saved > step]):
-        storage.delete_folder(folder_of(run_folder, later))
+    for later in reversed([number for number in folders if number > step]):
+        storage.delete_folder(folders[later])
 
 
 def read_state(folder: str) -> State:

@@ -28,5 +28,7 @@ class Job:
     blimp: Blimp | None
     """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle
+    attempt: int = 0
+    """Number of this driver, for a run in an object store (files/lease.py); else 0."""
     graphs_automatic: bool = False
     """Whether placement.graphs was auto: then run.json says whether the run records CUDA graphs."""

@@ -108,7 +108,7 @@ def _train_recorded(
         objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
     hooked = objective if graphs is None else None
     with (
-        Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
+        Saver(work.folder, work.config, work.vocabulary, work.flush, work.say, work.attempt) as saver,
         Stragglers(hooked, work.rank, work.world, work.worker_name, work.device) as stragglers,
     ):
         compute = StepContext(

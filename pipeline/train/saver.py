@@ -13,6 +13,7 @@ from pipeline.errors import CheckpointError
 from pipeline.files import storage
 from pipeline.objectives.table import Pretraining
 from pipeline.optim.schedule import decay_start
+from pipeline.saved.checkpoints import require_current
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Snapshot, State
@@ -39,8 +40,11 @@ class Saver:
         vocabulary: Vocabulary,
         flush: Callable[[], None],
         say: Callable[[str], None],
+        attempt: int = 0,
     ) -> None:
         self.folder, self.config, self.vocabulary, self.flush, self.say = folder, config, vocabulary, flush, say
+        self.attempt = attempt
+        """The driver's attempt, for a run in an object store; else 0."""
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
@@ -66,7 +70,7 @@ class Saver:
         """Copy weights and optimiser state to the host and publish them in the background.
 
         If another checkpoint is being written, wait for it first; without `wait`, skip this checkpoint instead. Raises
-        CheckpointError as `check` does.
+        errors as `check` does.
         """
         if not wait and self.writing is not None and not self.writing.done():
             return
@@ -74,12 +78,15 @@ class Saver:
         self.writing = self.thread.submit(self._write, state, checkpoint.snapshot(module, optimizer))
 
     def check(self) -> None:
-        """Raise CheckpointError if the last write has failed for good; do not wait for a write in progress."""
+        """Raise CheckpointError if the last write has failed for good, and TakenOver if another driver has the run.
+
+        Do not wait for a write in progress.
+        """
         if self.writing is not None and self.writing.done():
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the checkpoint being written, if any. Raises CheckpointError as `check` does."""
+        """Wait for the checkpoint being written, if any. Raises errors as `check` does."""
         if self.writing is not None:
             writing, self.writing = self.writing, None
             writing.result()
@@ -120,10 +127,13 @@ class Saver:
 
     def _publish(self, state: State, taken: Snapshot) -> None:
         assert state.cursor is not None
+        require_current(self.folder, self.attempt)
         write_position(self.folder, state.step, state.cursor)
-        checkpoint.publish(self.folder, state, taken, self.vocabulary)
+        checkpoint.publish(self.folder, state, taken, self.vocabulary, self.attempt)
 
     def _delete_older(self, state: State) -> None:
+        # Again: a driver that took the run over while the checkpoint was written needs an older one.
+        require_current(self.folder, self.attempt)
         kept = self.config.checkpoint
         # The best checkpoint is chosen within a phase, because losses at other sequence lengths cannot be compared.
         phase = self.config.phase_at(state.step - 1)

@@ -106,7 +106,7 @@ def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
         f"run {config.name}: going back from step {start.done} to {back}, where its learning rate began to decay; "
         "from there the run is tracked as a new MLflow run"
     )
-    return replace(start, mlflow_run_id=None, continues=f"{start.mlflow_run_id} from step {back}")
+    return replace(start, done=back, mlflow_run_id=None, continues=f"{start.mlflow_run_id} from step {back}")
 
 
 def word_embeddings(config: Pretrain, stream: StreamSettings, start: Start, report: Report) -> str | None:

@@ -18,6 +18,8 @@ class Work:
     config: Pretrain
     folder: str
     vocabulary: Vocabulary
+    attempt: int = 0
+    """As in Job."""
     rank: int
     world: int
     device: torch.device

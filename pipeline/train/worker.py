@@ -178,6 +178,7 @@ def _work_of(
     return Work(
         config=config,
         folder=job.folder,
+        attempt=job.attempt,
         vocabulary=job.stream.vocabulary,
         rank=rank,
         world=world,

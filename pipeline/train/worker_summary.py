@@ -106,7 +106,7 @@ def summarise(
         "baselines": baseline_values,
         BY_FREQUENCY: by_frequency,
         "blanks": blanks and asdict(blanks),
-        "checkpoint": checkpoints.folder_of(job.folder, state.step),
+        "checkpoint": checkpoints.saved(job.folder)[0].get(state.step, checkpoints.folder_of(job.folder, state.step)),
     }
 
 

@@ -28,6 +28,7 @@ from pipeline.evaluation.heldout import unigram_counts
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.files import storage
+from pipeline.files.locations import is_url
 from pipeline.files.locks import locked
 from pipeline.files.shared_output import unshared_output
 from pipeline.objectives.pretraining import Teacher
@@ -35,6 +36,7 @@ from pipeline.objectives.table import trained_parts
 from pipeline.on_ray import cluster
 from pipeline.reporting import Report, Waiting, beating
 from pipeline.saved import run
+from pipeline.saved.checkpoints import require_current
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.runs import tracking_uri
 from pipeline.train import longer
@@ -69,7 +71,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     config, resources, choice, graphs_automatic = _with_workers(config, uri)
     stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = _for_text(config, stream, report)
-    with _driving(config) as tracker:
+    with _driving(config, report) as (tracker, begin):
         start = read_start(config, stream, models.initial, models.teacher)
         if start.summary is not None:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
@@ -90,6 +92,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
                 config.model.maximum_positions,
             ),
             tracker=tracker,
+            attempt=begin(start.done),  # also records the step, before anything is published
             graphs_automatic=graphs_automatic,
         )
         return _train_and_export(job, resources, uri, start, choice, report)
@@ -129,7 +132,9 @@ def _train_and_export(
             "mlflow_run_id": mlflow.run_id,
             "mlflow_experiment_id": mlflow.experiment_id,
         }
+        require_current(job.folder, job.attempt)
         summary |= _export(job, start, summary)
+        require_current(job.folder, job.attempt)
         storage.write_json(storage.join(start.folder, run.SUMMARY), summary)
         log_summary(config, job.tracker, stream, start, summary)
         _log_pictures(job, summary, report)
@@ -164,11 +169,21 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _driving(config: Pretrain) -> Generator[ActorHandle]:
-    """Lock the run for this driver and yield its tracker. Raises ConfigError if another process drives the run."""
+def _driving(config: Pretrain, report: Report) -> Generator[tuple[ActorHandle, Callable[[int], int]]]:
+    """Lock the run for this driver; yield its tracker, and what returns the driver's attempt, given its first step.
+
+    The attempt of a run on disk is 0. Raises ConfigError if another process drives the run.
+    """
     folder = run.run_folder(config)
-    with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
-        yield tracker
+    with locked_tracker(folder) as tracker, os_errors_as_checkpoint_error(config):
+        if not is_url(folder):
+            with locked(folder):
+                yield tracker, lambda step: 0
+            return
+        from pipeline.tracking.attempt import fenced  # only runs in an object store have a lease
+
+        with fenced(folder, tracker, report) as attempt:
+            yield tracker, attempt.begin if attempt else lambda step: 0
 
 
 @dataclass(frozen=True, kw_only=True)

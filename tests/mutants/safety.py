@@ -18,8 +18,8 @@ OF_SAFETY = (
         name="oldest-checkpoint",
         guarantee="checkpoints: the newest sound one is loaded",
         file="saved/checkpoints.py",
-        before="for step in reversed(steps_saved(run_folder)):",
-        after="for step in steps_saved(run_folder):",
+        before="for folder in reversed(folders.values()):",
+        after="for folder in folders.values():",
         tests=("tests/unit/train/test_checkpoint.py::test_newest_sound_skips_damaged_checkpoints",),
     ),
     Mutant(
@@ -34,9 +34,37 @@ OF_SAFETY = (
         name="one-checkpoint-too-many",
         guarantee="retention: the newest checkpoints are kept, and the best one beside them",
         file="train/checkpoint.py",
-        before="        -keep:\n",
-        after="        -keep - 1 :\n",
+        before="[-keep:]",
+        after="[-keep - 1 :]",
         tests=("tests/unit/train/test_checkpoint.py::test_the_newest_are_kept",),
+    ),
+    Mutant(
+        name="lease-without-condition",
+        guarantee="fenced runs: a lease is replaced only at the version that was read",
+        file="files/lease.py",
+        before='mode: Any = version or "create"',
+        after='mode: Any = "overwrite"',
+        tests=("tests/unit/tracking/test_attempt.py::test_an_object_is_created_once_and_replaced_only_at_its_version",),
+    ),
+    Mutant(
+        name="superseded-counts",
+        guarantee="fenced runs: what an attempt wrote after a take-over does not count",
+        file="saved/checkpoints.py",
+        before="counting = [each for each in found if each not in superseded]",
+        after="counting = found",
+        tests=("tests/unit/saved/test_checkpoints.py::test_what_counts_of_several_attempts",),
+    ),
+    Mutant(
+        name="superseded-deletes",
+        guarantee="fenced runs: a superseded attempt deletes nothing",
+        file="train/saver.py",
+        before="""        require_current(self.folder, self.attempt)
+        kept""",
+        after="        kept",
+        tests=(
+            "tests/unit/tracking/test_attempt.py::"
+            "test_a_driver_that_wakes_in_the_middle_of_a_checkpoint_publishes_and_deletes_nothing_that_counts",
+        ),
     ),
     Mutant(
         name="best-checkpoint-deleted",

@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CheckpointError, ConfigError
-from pipeline.saved.checkpoints import find_checkpoint, folder_of
-from pipeline.saved.run import recorded_run
+from pipeline.errors import CheckpointError, ConfigError, TakenOver
+from pipeline.files import storage
+from pipeline.saved.checkpoints import (
+    find_checkpoint,
+    folder_of,
+    newest_attempt,
+    newest_sound,
+    require_current,
+    saved,
+    steps_saved,
+)
+from pipeline.saved.run import recorded_run, run_of_checkpoint
 
 
 @pytest.fixture
@@ -74,3 +83,46 @@ def test_a_folder_that_is_no_run(run: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         recorded_run(str(run))
     assert str(refused.value) == f"{run} is not the folder of a run: run.json is missing; runs are in OUTPUT/runs"
+
+
+def test_what_counts_of_several_attempts(tmp_path: Path) -> None:
+    """Attempt 1 wrote on after 2 had begun at step 40, and attempt 2 after 3 had begun at step 50; 4 never trained."""
+    run = str(tmp_path)
+    for step, attempt in ((20, 0), (40, 1), (60, 1), (50, 2), (70, 2), (60, 3)):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        storage.publish(tmp_path / "empty", folder_of(run, step, attempt), {"step": step})
+    Path(folder_of(run, 90, 2)).mkdir()  # without a manifest, nobody would read it
+    storage.write_json(f"{run}/lease.json", {"attempt": 4, "driver": "job 4", "began": {"1": 20, "2": 40, "3": 50}})
+    assert folder_of(run, 20) == f"{run}/checkpoints/step-00000020"
+    assert saved(run) == (
+        {
+            20: f"{run}/checkpoints/step-00000020",
+            40: f"{run}/checkpoints/step-00000040-attempt-1",
+            50: f"{run}/checkpoints/step-00000050-attempt-2",
+            60: f"{run}/checkpoints/step-00000060-attempt-3",
+        },
+        [(60, 1), (70, 2), (90, 2)],
+    )
+    lines: list[str] = []
+    assert newest_sound(run, lines.append) == folder_of(run, 60, 3) and newest_attempt(run) == 3
+    assert lines == [
+        "ignoring what an attempt wrote beyond the step from which a later one counts: step 60 of attempt 1, "
+        "step 70 of attempt 2"
+    ]
+    with pytest.raises(ConfigError, match="^step \\(70\\) has no checkpoint in .*: choose one of 20, 40, 50, 60$"):
+        find_checkpoint(run, 70, pytest.fail)
+    require_current(run, 4)
+    require_current(run, 0)
+    with pytest.raises(TakenOver, match=r" was taken over by job 4 \(attempt 4\): this attempt \(3\) stops and "):
+        require_current(run, 3)
+    Path(run, "lease.json").unlink()  # a copy without it
+    assert steps_saved(run) == [20, 40, 50, 60, 70, 90] and saved(run)[0][60] == folder_of(run, 60, 3)
+    require_current(run, 3)
+
+
+def test_the_run_of_a_checkpoint_of_an_attempt(run: Path) -> None:
+    old, new = folder_of(str(run), 3), folder_of(str(run), 3, 12)
+    shutil.move(old, new)
+    of_run = run_of_checkpoint(new)
+    assert of_run and (of_run.step, of_run.folder) == (3, str(run))
+    assert find_checkpoint(str(run), 3, pytest.fail) == new

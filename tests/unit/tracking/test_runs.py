@@ -21,7 +21,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import ConfigError, DataError, TakenOver
 from pipeline.files.locations import sqlite_file, sqlite_uri
 from pipeline.tracking import tracker as tracker_module
 from pipeline.tracking.curves import DPI, LEARNING_CURVE, THROUGHPUT, pictures
@@ -353,6 +353,16 @@ def test_tags_are_set_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None,
         "the tags ['a', 'export'] could not be logged to MLflow"
     ]
     tracker.finish("KILLED")
+
+
+def test_the_mlflow_run_is_left_to_the_driver_that_took_the_run_over(new_run: NewRun, quick: None, uri: str) -> None:
+    run, tracker = new_run("overtaken"), Tracker("job 1")
+    tracker.start(run)
+    tracker.fail(failure_of(error := TakenOver("by job 2"), "the driver"))
+    tracker.log(10, {"train/loss": 3.0})
+    tracker.flush()
+    assert tracker.finish("KILLED") is None and tracker.failure() is error
+    assert status(run) == "RUNNING" and MlflowClient(tracking_uri=uri).get_run(run.run_id).data.metrics == {}
 
 
 def test_pictures_of_the_driver_are_logged_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None) -> None:

@@ -266,6 +266,17 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert steps_saved(str(tmp_path)) == [20, 100]
 
 
+def test_what_a_superseded_attempt_wrote_is_deleted_once_the_run_is_beyond_it(tmp_path: Path) -> None:
+    for step, attempt in ((20, 1), (40, 1), (60, 1), (80, 1), (60, 2)):
+        Path(folder_of(str(tmp_path), step, attempt)).mkdir(parents=True)
+        Path(folder_of(str(tmp_path), step, attempt), "manifest.json").write_text("{}")
+    (tmp_path / "lease.json").write_text('{"began": {"1": 0, "2": 40}}')
+    delete_old_checkpoints(str(tmp_path), 2, 60)
+    left = sorted(folder.name for folder in (tmp_path / "checkpoints").iterdir())
+    assert left == ["step-00000040-attempt-1", "step-00000060-attempt-2", "step-00000080-attempt-1"]
+    assert steps_saved(str(tmp_path)) == [40, 60]
+
+
 def test_unpublished_checkpoints_do_not_count_as_kept(tmp_path: Path) -> None:
     for step in (50, 100, 150, 160, 170, 200, 210):
         Path(folder_of(str(tmp_path), step)).mkdir(parents=True)

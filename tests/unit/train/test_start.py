@@ -97,7 +97,7 @@ def test_a_run_that_has_decayed_goes_back_to_where_it_began_to(
     train(training, config)
     longer, lines = replace(config, steps=12), list[str]()
     start = roll_back(longer, start_of(training, longer), lines.append)
-    assert (start.mlflow_run_id, start.continues) == (None, "0a1b from step 6")
+    assert (start.done, start.mlflow_run_id, start.continues) == (6, None, "0a1b from step 6")
     assert steps_saved(run_folder(config)) == [6]
     assert lines == [
         "run tiny: going back from step 8 to 6, where its learning rate began to decay; "
