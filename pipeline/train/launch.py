@@ -26,8 +26,8 @@ from pipeline.reporting import Report
 from pipeline.saved import checkpoints
 from pipeline.tracking.failures import error_line, pipeline_cause
 from pipeline.train import checkpoint
-from pipeline.train.dealing import LaterStream
 from pipeline.train.job import Job
+from pipeline.train.later_stream import LaterStream
 from pipeline.train.process_group import LoopbackConfig
 from pipeline.train.worker import STREAM, run, stream_of
 
