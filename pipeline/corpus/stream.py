@@ -35,6 +35,7 @@ from pipeline.on_ray import ray_private
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples, with_positions
 from pipeline.text.pairs import needed_documents
+from pipeline.text.sentences import row_versions
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 
@@ -286,12 +287,8 @@ class Dealing(DataConfig):
         self, datasets: Mapping[str, Stream | Callable[[], Stream]], world_size: int, *args: Any, **kwargs: Any
     ) -> list[dict[str, DataIterator]]:
         streams = {name: each if isinstance(each, Stream) else each() for name, each in datasets.items()}
-        return super().configure(
-            {name: blocks_for_ranks(stream, world_size) for name, stream in streams.items()},
-            world_size,
-            *args,
-            **kwargs,
-        )
+        blocks = {name: blocks_for_ranks(stream, world_size) for name, stream in streams.items()}
+        return super().configure(blocks, world_size, *args, **kwargs)
 
 
 def dealing(held_bytes: int, cpus: float = math.inf) -> Dealing:
@@ -373,6 +370,7 @@ def token_stream(
             "seed": seed,
             **flatten(sampling, "sampling."),
             **flatten(settings.batch, "batch."),
+            **row_versions(),
         },
         dataset_config=dealing(bytes_ahead(_most_of_round(settings), sampling.row_length)),
         stream_after=partial(_stream_after, settings, steps),
