@@ -280,14 +280,17 @@ class Dealing(DataConfig):
 
     Ray Train allows a function in place of each dataset, and passes its result to `configure` unchanged, one dataset at
     a time and when the workers ask for it. So here the functions return a stream, or a function that builds the stream
-    at that time, and `configure` makes the dataset.
+    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them.
     """
 
     def configure(
-        self, datasets: Mapping[str, Stream | Callable[[], Stream]], world_size: int, *args: Any, **kwargs: Any
+        self, datasets: Mapping[str, Any], world_size: int, *args: Any, **kwargs: Any
     ) -> list[dict[str, DataIterator]]:
-        streams = {name: each if isinstance(each, Stream) else each() for name, each in datasets.items()}
-        blocks = {name: blocks_for_ranks(stream, world_size) for name, stream in streams.items()}
+        made = {name: each() if callable(each) else each for name, each in datasets.items()}
+        blocks = {
+            name: blocks_for_ranks(each, world_size) if isinstance(each, Stream) else each
+            for name, each in made.items()
+        }
         return super().configure(blocks, world_size, *args, **kwargs)
 
 

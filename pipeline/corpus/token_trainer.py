@@ -1,5 +1,6 @@
 """Arguments of any trainer of Ray Train for rows of tokens, and each worker's batches."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,12 @@ class TokenStream:
 
     def _begun(self) -> Any:
         """Return the stream after the newest checkpoint. Ray Train calls this at every start of the workers."""
+        if (free := ray.available_resources().get("CPU", 0)) < 1:
+            warnings.warn(
+                f"{free:g} CPUs are free beside the workers, but the stream waits until one is: give workers less, as "
+                'in ScalingConfig(resources_per_worker={"CPU": 0.5}), or add a machine',
+                stacklevel=2,
+            )
         return self.stream_after(self.newest_position())
 
     def newest_position(self) -> Position:
