@@ -340,9 +340,8 @@ def token_stream(
 
     `corpus` is a folder that jobs/prepare.py wrote; `vocabulary`, a file or folder as in `load_vocabulary`.
     `run_config` is the trainer's. At every start of the workers, the stream continues after the newest committed
-    checkpoint of that run, whose metadata must have the `state()` of the batches. The order of the rows does not depend
-    on the number of workers. A step has batch.rows_per_step rows, in slots of batch.rows_per_slot that workers get in
-    turn.
+    checkpoint of that run, whose metadata must have the `state()` of the batches. A step has batch.rows_per_step rows,
+    the same for any number of workers, which get its slots in turn.
 
     Raises ConfigError if the settings cannot be used or differ from those of the checkpoint, DataError if the corpus or
     the vocabulary cannot be used, and CheckpointError if the checkpoint has no position.
