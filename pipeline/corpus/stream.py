@@ -31,6 +31,7 @@ from pipeline.corpus.prepared import Corpus, Window, load_corpus
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
+from pipeline.files.locations import absolute
 from pipeline.on_ray import ray_private
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples, with_positions
@@ -354,8 +355,8 @@ def token_stream(
             "deal: choose NextSentence, SentenceOrder, FullSentences or SingleSegment"
         )
     settings = StreamSettings(
-        corpus=load_corpus(corpus) if isinstance(corpus, str) else corpus,
-        vocabulary=load_vocabulary(vocabulary, None) if isinstance(vocabulary, str) else vocabulary,
+        corpus=load_corpus(absolute(corpus)) if isinstance(corpus, str) else corpus,
+        vocabulary=load_vocabulary(absolute(vocabulary), None) if isinstance(vocabulary, str) else vocabulary,
         sampling=sampling,
         batch=replace(batch, rows_per_slot=batch.slot_rows),
         seed=seed,
@@ -391,10 +392,8 @@ def _most_of_round(settings: StreamSettings) -> int:
 def _stream_after(settings: StreamSettings, steps: int, position: "Position") -> Stream:
     """Return the stream after a position, up to `steps` steps and one more step and round."""
     train, tokenizer = settings.corpus.train, CachedTokenizer(settings.vocabulary, settings.table_chunks)
-
-    def rows_in(number: int) -> int:
-        return window_rows(settings, tokenizer, train, *divmod(number, len(train))).num_rows
-
-    cursor = position.cursor_ahead(len(train), rows_in)
+    cursor = position.cursor_ahead(
+        len(train), lambda number: window_rows(settings, tokenizer, train, *divmod(number, len(train))).num_rows
+    )
     left = offset(max(steps, position.step) + 1, settings.batch) - offset(position.step, settings.batch)
     return build_stream(settings, cursor, left + _most_of_round(settings))
