@@ -20,6 +20,7 @@ from pipeline.corpus.token_position import Position, can_be_ahead
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 
 SIZES = (5, 1, 0, 7, 4, 9, 3, 11)
 """Rows of each window of an epoch."""
@@ -158,10 +159,14 @@ def test_pairs_have_their_segments_and_label(tiny_corpus: Corpus, tiny_vocabular
 
 
 def test_a_stream_begins_at_the_start_where_there_is_no_checkpoint(
-    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunConfig(name="new", storage_path=str(tmp_path))
-    stream = token_stream(tiny_corpus, tiny_vocabulary, run, steps=3, batch=Batch(rows_per_step=64))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    save_vocabulary(tiny_vocabulary, tmp_path / "here", 128)
+    stream = token_stream(tiny_corpus, "here", run, steps=3, batch=Batch(rows_per_step=64))
+    assert stream.vocabulary.fingerprint == tiny_vocabulary.fingerprint
     assert stream.newest_position() == Position() and [*stream.datasets] == ["train"]
     assert stream.batch.slot_rows == 32 and stream.settings["sampling.pairs"] == FullSentences.__name__
     with pytest.raises(ConfigError, match=r"sampling.pairs \(TwoCrops\) makes rows of whole texts"):
