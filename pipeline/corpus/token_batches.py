@@ -68,7 +68,8 @@ class TokenBatches:
         cursor, behind, taken = self.position.cursor, self.position.behind, 0
         batches = []
         for slot in slots_of_rank(step, self.start.step, self.batch, self.rank, self.world):
-            rows = next(self.slots)
+            if (rows := next(self.slots, None)) is None:  # StopIteration would end the training as if it were done
+                raise DataError(f"the stream ended in step {step} of {self.steps}. Start the training again")
             first, last = (_cursor(rows, number) for number in (0, rows.num_rows - 1))
             ahead = behind + (slot - taken) * self.batch.slot_rows + 1
             if rows.num_rows != self.batch.slot_rows or not can_be_ahead(cursor, first, ahead):

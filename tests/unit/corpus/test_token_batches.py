@@ -87,6 +87,13 @@ def test_rows_out_of_order_are_not_given() -> None:
         next(exchanged)
 
 
+def test_a_stream_that_ends_early_is_no_end_of_the_training() -> None:
+    ended = batches_of(0, 0, 1, Position())
+    ended.slots = iter([ROWS.slice(0, 2)])
+    with pytest.raises(DataError, match="the stream ended in step 0 of 9"):
+        list(ended)
+
+
 def test_the_distance_of_rows_is_known_within_a_window_and_from_one_to_the_next() -> None:
     rows = cursors()
     for first, later in ((0, 3), (4, 5), (9, 14), (6, 12), (13, 20)):
