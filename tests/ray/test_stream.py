@@ -1,10 +1,5 @@
 """Blocks of the stream from Ray Data, compared with rows made without it."""
 
-import os
-import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +7,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import ray
 from ray.data import DataContext, ExecutionOptions, ExecutionResources
 from ray.data._internal.execution.operators.map_operator import MapOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
-from pipeline.config.data import Preparation, Sampling
+from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import order
 from pipeline.corpus.order import WindowRange
-from pipeline.corpus.prepare import prepare
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import (
     TOKEN_BYTES,
@@ -33,13 +26,8 @@ from pipeline.corpus.stream import (
     slots_of_blocks,
     stream_from_items,
 )
-from pipeline.reporting import no_op
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.vocabulary_saving import save_vocabulary
-from tests.documents import ROOT
-from tests.in_process import IN_PROCESS
 
 pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
@@ -150,43 +138,3 @@ def test_the_dealing_process_frees_dealt_blocks(
     statistics, kilobytes = zip(*(map(int, line.split()) for line in log.read_text().splitlines()))
     assert max(statistics) < blocks / 4
     assert kilobytes[-1] - kilobytes[len(kilobytes) // 4] < 8_000
-
-
-STEP_LOSS = re.compile(r"step (\d+) loss (\S+)")
-
-
-def losses_printed(command: list[str], folder: Path, until: int | None = None) -> dict[int, float]:
-    """Run a program on this Ray and return the losses that it prints, by step. SIGKILL ends it after step `until`."""
-    environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONUNBUFFERED": "1"}
-    losses, lines = {}, []
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as running:
-        assert running.stdout is not None
-        for line in running.stdout:
-            lines.append(line)
-            if found := STEP_LOSS.search(line):
-                losses[int(found[1])] = float(found[2])
-            if until in losses:
-                running.kill()
-    assert running.returncode == (0 if until is None else -signal.SIGKILL), "".join(lines[-40:])
-    return losses
-
-
-def test_the_page_s_example_goes_on_with_other_workers_at_the_same_losses(small_corpus: Path, tmp_path: Path) -> None:
-    page = (ROOT / "jobs/STREAM.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(example.splitlines()) <= 70
-    (tmp_path / "causal.py").write_text(example)
-    settings = Preparation(window_characters=8_000, piece_characters=1_000, near_duplicates=None)
-    prepare([str(small_corpus)], settings, str(tmp_path / "corpus"), no_op, IN_PROCESS)
-    texts = (file.read_text() for file in sorted(small_corpus.iterdir()))
-    (tmp_path / "vocabulary").mkdir()
-    save_vocabulary(train_vocabulary(texts, size=200, lowercase=True), tmp_path / "vocabulary", 64)
-    command = [sys.executable, "causal.py", "corpus", "vocabulary"]
-    before = losses_printed([*command, "1"], tmp_path, until=18)
-    after = losses_printed([*command, "2"], tmp_path)
-    assert [*before] == [*range(1, 19)] and [*after] in ([*range(first, 21)] for first in (11, 16))
-    assert {step: after[step] for step in before.keys() & after.keys()} == pytest.approx(
-        {step: before[step] for step in before.keys() & after.keys()}, abs=2e-5
-    )
