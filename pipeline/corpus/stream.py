@@ -2,27 +2,48 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import ray
+from ray.data import DataIterator, ExecutionOptions, ExecutionResources
+from ray.train import DataConfig, RunConfig
 
-from pipeline.config.data import Sampling
+from pipeline.config.data import FullSentences, Sampling
+from pipeline.config.flat import flatten
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
-from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.order import (
+    Cursor,
+    WindowRange,
+    offset,
+    permutation,
+    rows_of_round,
+    slots_by_rank,
+    window_ranges,
+)
+from pipeline.corpus.prepared import Corpus, Window, load_corpus
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
-from pipeline.errors import DataError
+from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
+from pipeline.files.locations import absolute
 from pipeline.on_ray import ray_private
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.example_table import with_positions
 from pipeline.text.examples import make_examples
 from pipeline.text.pairs import needed_documents
+from pipeline.text.sentences import row_versions
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+
+if TYPE_CHECKING:
+    from pipeline.corpus.token_position import Position
+    from pipeline.corpus.token_trainer import TokenStream
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
 # Target size of a block: about the rows of one window. With Ray Data's default of 128 MiB, a block would be passed on
@@ -203,6 +224,8 @@ def stream_from_items(
     dataset.context.target_max_block_size = BLOCK_BYTES
     dataset.context.custom_execution_callback_classes = [StreamLoop]
     dataset.context.raise_original_map_exception = True  # so that a DataError stays a DataError
+    dataset.context.enable_progress_bars = False
+    dataset.context.execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
     return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.row_length, cpus=cpus)
 
 
@@ -252,3 +275,126 @@ def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[
     """Yield the slots of a rank's blocks in order. The last slot of an incomplete block has fewer rows."""
     for block in blocks:
         yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))
+
+
+class Dealing(DataConfig):
+    """Deal each stream to the current number of workers with `blocks_for_ranks`.
+
+    Ray Train allows a function in place of each dataset, and passes its result to `configure` unchanged, one dataset at
+    a time and when the workers ask for it. So here the functions return a stream, or a function that builds the stream
+    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them.
+    """
+
+    def configure(
+        self, datasets: Mapping[str, Any], world_size: int, *args: Any, **kwargs: Any
+    ) -> list[dict[str, DataIterator]]:
+        made = {name: each() if callable(each) else each for name, each in datasets.items()}
+        blocks = {
+            name: blocks_for_ranks(each, world_size) if isinstance(each, Stream) else each
+            for name, each in made.items()
+        }
+        return super().configure(blocks, world_size, *args, **kwargs)
+
+
+def dealing(held_bytes: int, cpus: float = math.inf) -> Dealing:
+    """Return the `dataset_config` of a trainer for streams that hold at most `held_bytes` and use at most `cpus`."""
+    limits = ExecutionResources.for_limits(cpu=cpus, object_store_memory=held_bytes)
+    return Dealing(execution_options=ExecutionOptions(preserve_order=True, resource_limits=limits))
+
+
+def blocks_of_shard(shard: DataIterator) -> Generator[pa.Table]:
+    """Return this worker's blocks of a stream, in order. The first block is requested at once."""
+    return prefetch_first_block(iter(shard.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)))
+
+
+def prefetch_first_block(coming: Generator[pa.Table]) -> Generator[pa.Table]:
+    """Return the blocks in order. The first block is requested at once, while the caller builds the model.
+
+    Once a block was taken, closing the result closes `coming`.
+    """
+    first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
+
+    def in_order() -> Generator[pa.Table]:
+        block = first.result()
+        with closing(coming):
+            if block is not None:
+                yield block
+                yield from coming
+
+    return in_order()
+
+
+PACKED = Sampling(pairs=FullSentences())
+"""Full sentences of consecutive documents, packed into rows of at most 128 tokens."""
+
+
+def token_stream(
+    corpus: str | Corpus,
+    vocabulary: str | Vocabulary,
+    run_config: RunConfig,
+    *,
+    steps: int,
+    batch: Batch,
+    sampling: Sampling = PACKED,
+    seed: int = 0,
+) -> "TokenStream":
+    """Return a stream of rows for any trainer of Ray Train.
+
+    `corpus` is a folder that jobs/prepare.py wrote; `vocabulary`, a file or folder as in `load_vocabulary`.
+    `run_config` is the trainer's. At every start of the workers, the stream continues after the newest committed
+    checkpoint of that run, whose metadata must have the `state()` of the batches. A step has batch.rows_per_step rows,
+    the same for any number of workers, which get its slots in turn.
+
+    Raises ConfigError if the settings cannot be used or differ from those of the checkpoint, DataError if the corpus or
+    the vocabulary cannot be used, and CheckpointError if the checkpoint has no position.
+    """
+    from pipeline.corpus.token_trainer import TokenStream  # here: pretraining has a position and batches of its own
+
+    if not sampling.masks:
+        raise ConfigError(
+            f"sampling.pairs ({type(sampling.pairs).__name__}) makes rows of whole texts, which token_stream does not "
+            "deal: choose NextSentence, SentenceOrder, FullSentences or SingleSegment"
+        )
+    settings = StreamSettings(
+        corpus=load_corpus(absolute(corpus)) if isinstance(corpus, str) else corpus,
+        vocabulary=load_vocabulary(absolute(vocabulary), None) if isinstance(vocabulary, str) else vocabulary,
+        sampling=sampling,
+        batch=replace(batch, rows_per_slot=batch.slot_rows),
+        seed=seed,
+    )
+    stream = TokenStream(
+        run=storage.join(str(run_config.storage_path), str(run_config.name)),
+        filesystem=run_config.storage_filesystem,
+        steps=steps,
+        batch=settings.batch,
+        vocabulary=settings.vocabulary,
+        settings={
+            "corpus.fingerprint": settings.corpus.fingerprint,
+            "vocabulary.fingerprint": settings.vocabulary.fingerprint,
+            "seed": seed,
+            **flatten(sampling, "sampling."),
+            **flatten(settings.batch, "batch."),
+            **row_versions(),
+        },
+        dataset_config=dealing(bytes_ahead(_most_of_round(settings), sampling.row_length)),
+        stream_after=partial(_stream_after, settings, steps),
+        slots_of_shard=lambda shard: slots_of_blocks(blocks_of_shard(shard), settings.batch.slot_rows),
+    )
+    stream.newest_position()  # raises here, before the workers start
+    return stream
+
+
+def _most_of_round(settings: StreamSettings) -> int:
+    """Return the maximum number of rows in a round of as many workers as the first step has slots."""
+    batch, length = settings.batch, settings.sampling.row_length
+    return max(rows_of_round(batch, length, world) for world in range(1, batch.fewest_slots + 1))
+
+
+def _stream_after(settings: StreamSettings, steps: int, position: "Position") -> Stream:
+    """Return the stream after a position, up to `steps` steps and one more step and round."""
+    train, tokenizer = settings.corpus.train, CachedTokenizer(settings.vocabulary, settings.table_chunks)
+    cursor = position.cursor_ahead(
+        len(train), lambda number: window_rows(settings, tokenizer, train, *divmod(number, len(train))).num_rows
+    )
+    left = offset(max(steps, position.step) + 1, settings.batch) - offset(position.step, settings.batch)
+    return build_stream(settings, cursor, left + _most_of_round(settings))

@@ -1,5 +1,6 @@
 """Split text into sentences, with sentencex."""
 
+import importlib.metadata
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ TWO_LETTERS = frozenset(TWO_LETTER_CODES.split())
 CODE = re.compile(r"([a-z]{2,3})(-[A-Za-z0-9]+)*")
 VERSION = 2
 """Increase this number when a change gives other sentences for the same text, so no run resumes with other rows."""
+LIBRARIES = ("numpy", "sentencex", "tokenizers")
+"""Libraries that may give a run different rows in another version."""
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
 """Matches a piece long enough for a sentence: four letters, or two ideographs, kana or Hangul syllables."""
 SHORT = 12
@@ -43,6 +46,11 @@ NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower
 OPENING = "([\"'“‘„«"
 ITEM_NUMBER = re.compile(r"\(?\d{1,3}[.)]\s*")
 LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
+
+
+def row_versions() -> dict[str, str | int]:
+    """Return {dotted name: version} of what may give a run different rows in another version."""
+    return {f"version.{name}": importlib.metadata.version(name) for name in LIBRARIES} | {"version.sentences": VERSION}
 
 
 def is_language_code(code: str) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.data import DataContext, ExecutionOptions, ExecutionResources
 from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -19,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import cursor_for_phase, offset, rows_of_round
-from pipeline.corpus.stream import Stream, build_stream, bytes_ahead, settings_for_phase
+from pipeline.corpus.stream import Stream, build_stream, bytes_ahead, dealing, settings_for_phase
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.files import storage
 from pipeline.on_ray.cluster import NAMESPACE, WorkerResources, is_loopback, keep_logs, node_groups, stream_cpus
@@ -27,8 +26,8 @@ from pipeline.reporting import Report
 from pipeline.saved import checkpoints
 from pipeline.tracking.failures import error_line, pipeline_cause
 from pipeline.train import checkpoint
-from pipeline.train.dealing import Dealing, LaterStream
 from pipeline.train.job import Job
+from pipeline.train.later_stream import LaterStream
 from pipeline.train.process_group import LoopbackConfig
 from pipeline.train.worker import STREAM, run, stream_of
 
@@ -193,24 +192,16 @@ def _newest_state(job: Job) -> checkpoint.State:
 def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     """Return the TorchTrainer that continues from the newest intact checkpoint to the end of the run."""
     config = job.config
-    DataContext.get_current().enable_progress_bars = False
-    DataContext.get_current().execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
     own_cpus = config.placement.data_cpus or math.inf
     cpus = min(own_cpus, stream_cpus(resources, config.worker_range, node_groups(config.placement)))
-    options = ExecutionOptions(
-        preserve_order=True,
-        resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
-    )
-
-    streams = _streams(job, min(1.0, own_cpus))
     workers = config.worker_range
     group = LoopbackConfig if is_loopback(ray.util.get_node_ip_address()) else TorchConfig
     system, path = storage.filesystem(storage.join(config.output, "ray"))
     return TorchTrainer(
         run,
         train_loop_config={"job": job},
-        datasets=streams,
-        dataset_config=Dealing(datasets_to_split=list(streams), execution_options=options),
+        datasets=_streams(job, min(1.0, own_cpus)),
+        dataset_config=dealing(stream_bytes(config), cpus),
         scaling_config=ScalingConfig(
             num_workers=(workers.least, workers.most) if workers.elastic else workers.most,
             use_gpu=resources.gpu,

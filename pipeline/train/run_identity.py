@@ -1,6 +1,5 @@
 """Identity of a run: the settings, versions and fingerprints that must match, so that it can continue."""
 
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,8 +18,6 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs does not need
     from pipeline.corpus.prepared import Corpus
 
-VERSIONED = ("numpy", "sentencex", "tokenizers")
-"""Libraries that may give a run different rows in another version."""
 MOST_NAMED = 4
 """Maximum differing settings in a message."""
 
@@ -49,8 +46,7 @@ def _versions() -> dict[str, Any]:
     """Return dotted name -> version of the libraries that affect rows."""
     from pipeline.text import sentences  # loads sentencex, which a machine for `bench.py train` may not have
 
-    libraries = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
-    return libraries | {"version.sentences": sentences.VERSION}
+    return sentences.row_versions()
 
 
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:

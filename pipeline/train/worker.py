@@ -2,8 +2,7 @@
 
 import dataclasses
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +16,7 @@ from ray.train.torch import get_device
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.corpus.embeddings import WORDS
-from pipeline.corpus.stream import slots_of_blocks
+from pipeline.corpus.stream import blocks_of_shard, slots_of_blocks
 from pipeline.errors import CheckpointError
 from pipeline.evaluation.evaluate import baseline_metrics
 from pipeline.evaluation.heldout import heldout_batches
@@ -87,7 +86,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     config, stream = job.config, job.stream
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
-    blocks = _blocks_of(STREAM)
+    blocks = blocks_of_shard(ray.train.get_dataset_shard(STREAM))
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else no_op
     precision = chosen_precision(config.placement, device)
@@ -145,7 +144,8 @@ class PhaseInputs:
     def opened(self, config: Pretrain, phase: Phase, state: State) -> Generator[tuple[Work, Iterator[pa.Table]]]:
         """Open a phase for `train_phases`: the one in which the workers started, or the next one."""
         if phase != self.phase:
-            self.phase, self.blocks = phase, _blocks_of(stream_of(phase))
+            shard = ray.train.get_dataset_shard(stream_of(phase))  # every rank must ask for it
+            self.phase, self.blocks = phase, blocks_of_shard(shard)
             self.work = self._begun(config)
         if state.step == phase.first:
             values = heldout_baselines(self.job.stream, self.work, self.module, self.tokenizer)
@@ -161,12 +161,6 @@ class PhaseInputs:
             self.say(f"steps {phase.first + 1:,} to {phase.end:,}: {length}{share_of_masks(phase, phases)}")
         job = dataclasses.replace(self.job, config=config)
         return _work_of(job, self.device, self.precision, phase, self.tokenizer, self.say)
-
-
-def _blocks_of(name: str) -> Generator[pa.Table]:
-    """Return this worker's blocks of a stream; the first one is requested at once. Every rank must call this."""
-    shard = ray.train.get_dataset_shard(name)
-    return prefetch_first_block(iter(shard.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)))
 
 
 def _work_of(
@@ -202,23 +196,6 @@ def _work_of(
         worker_name=worker_name(),
         drop_graphs=partial(forget_setting, job.folder, GRAPHS) if job.graphs_automatic else None,
     )
-
-
-def prefetch_first_block(coming: Generator[pa.Table]) -> Generator[pa.Table]:
-    """Return the blocks in order. The first block is requested at once, while the caller builds the model.
-
-    Once a block was taken, closing the result closes `coming`.
-    """
-    first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
-
-    def in_order() -> Generator[pa.Table]:
-        block = first.result()
-        with closing(coming):
-            if block is not None:
-                yield block
-                yield from coming
-
-    return in_order()
 
 
 def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, precision: str) -> State:

@@ -25,6 +25,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus.order import WindowRange, rows_of_round, slots_at, slots_of_block, slots_of_rank
 from pipeline.corpus.stream import (
+    Dealing,
     StreamSettings,
     blocks_for_ranks,
     build_stream,
@@ -35,7 +36,6 @@ from pipeline.corpus.stream import (
 )
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.dealing import Dealing
 from pipeline.train.plan import STREAM_TOKENS
 from pipeline.train.slots import exchange, make_slot
 from tests.benchmarks.settings import Scale

@@ -48,6 +48,14 @@ OF_TRAINING = (
         after="np.array([0, 0, window, 0], np.uint64)",
         tests=("tests/unit/text/test_examples.py",),
     ),
+    Mutant(
+        name="position-of-one-worker",
+        guarantee="position: the state of any worker means the last row that all workers consumed",
+        file="corpus/token_batches.py",
+        before="behind=(slots - taken) * self.batch.slot_rows)",
+        after="behind=0)",
+        tests=("tests/unit/corpus/test_token_batches.py",),
+    ),
     # The check of each slot's first row
     Mutant(
         name="first-slot-unchecked",

@@ -9,12 +9,13 @@ import torch
 from pipeline.bench.cases import Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.corpus.stream import prefetch_first_block
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.tracking.failures import Failure
 from pipeline.train import hardware, worker
 from pipeline.train.job import Job
-from pipeline.train.worker import prefetch_first_block, run, run_worker
+from pipeline.train.worker import run, run_worker
 
 CPU = torch.device("cpu")
 
