@@ -35,7 +35,7 @@ SECOND_TIER: dict[str, tuple[str, ...]] = {
     "pipeline/README.md": (DOCUMENTS,),
     "pipeline/CHANGELOG.md": (),
     "cluster": (DOCUMENTS, "tests/unit/cluster_files"),
-    "jobs": (DOCUMENTS, RAY("tour"), RAY("wheel")),
+    "jobs": (DOCUMENTS, RAY("stream_page"), RAY("tour"), RAY("wheel")),
     "Makefile": (DOCUMENTS,),
     "README.md": (DOCUMENTS,),
     "CONTRIBUTING.md": (),

@@ -44,16 +44,20 @@ def test_the_page_s_example_goes_on_with_other_workers_at_the_same_losses(small_
     page = (ROOT / "jobs/STREAM.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(example.splitlines()) <= 70
-    (tmp_path / "causal.py").write_text(example)
+    assert example.count("steps=20") == 1  # more, so that the program is killed before its end
+    (tmp_path / "causal.py").write_text(example.replace("steps=20", "steps=60"))
     settings = Preparation(window_characters=8_000, piece_characters=1_000, near_duplicates=None)
     prepare([str(small_corpus)], settings, str(tmp_path / "corpus"), no_op, IN_PROCESS)
     texts = (file.read_text() for file in sorted(small_corpus.iterdir()))
     (tmp_path / "vocabulary").mkdir()
     save_vocabulary(train_vocabulary(texts, size=200, lowercase=True), tmp_path / "vocabulary", 64)
-    command = [sys.executable, "causal.py", "corpus", "vocabulary"]
-    before = losses_printed([*command, "1"], tmp_path, until=18)
-    after = losses_printed([*command, "2"], tmp_path)
-    assert [*before] == [*range(1, 19)] and [*after] in ([*range(first, 21)] for first in (11, 16))
-    assert {step: after[step] for step in before.keys() & after.keys()} == pytest.approx(
-        {step: before[step] for step in before.keys() & after.keys()}, abs=2e-5
-    )
+    command = [sys.executable, "../causal.py", "../corpus", "../vocabulary"]
+    for folder in ("whole", "killed"):
+        (tmp_path / folder).mkdir()
+    whole = losses_printed([*command, "1"], tmp_path / "whole")
+    before = losses_printed([*command, "1"], tmp_path / "killed", until=8)
+    after = losses_printed([*command, "2"], tmp_path / "killed")
+    first = min(after)
+    assert [*whole] == [*range(1, 61)] and first > 5 and first % 5 == 1 and [*after] == [*range(first, 61)]
+    assert before == pytest.approx({step: whole[step] for step in before}, abs=2e-5)
+    assert after == pytest.approx({step: whole[step] for step in after}, abs=2e-5)
