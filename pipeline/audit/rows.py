@@ -24,12 +24,12 @@ class TokenTexts:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Self:
-        """Decode each entry. A special token is a space.
+        """Decode each entry. A special token is a space, also [UNK], which may stand for a word or a sign.
 
         In byte-level BPE, the first word of a paragraph has no space before it, so a capital begins a word there.
         """
-        specials = {vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id}
-        texts = [" " if id in specials else text_of(vocabulary, [id]) for id in range(vocabulary.size)]
+        special = vocabulary.specials[:5]
+        texts = [" " if token in special else text_of(vocabulary, [id]) for id, token in enumerate(vocabulary.tokens)]
         if vocabulary.keeps_spaces:
             texts = [f" {text}" if text[:1].isupper() else text for text in texts]
         encoded = [text.lower().encode(errors="replace") for text in texts]

@@ -25,6 +25,8 @@ from pipeline.text.ngrams import Found, TextFinder, Words, parts_of
 WINDOWS_PER_TASK = 8
 MOST_SIGHTS, MOST_SHOWN = 100, 40
 """Sights of a text, and words of a sight, that are kept. All are counted."""
+LEAST_KNOWN = 3
+"""Words that are known to the vocabulary, by which a text is found in the rows of a document that contains it."""
 PLACE = ["row", "document_a", "document_b", "not_next", "swapped"]
 
 
@@ -132,7 +134,7 @@ def _search_rows(
         tokens=tokens,
         holds=in_corpus.windows,
         in_documents=TextFinder(Words.of(wanted)),
-        in_rows=TextFinder(words_as_read(wanted, CachedTokenizer(settings.vocabulary), tokens)),
+        in_rows=TextFinder(words_as_read(wanted, CachedTokenizer(settings.vocabulary), tokens), LEAST_KNOWN),
     )
     items = list(_items(made, trained.cut_windows()))
     rows, seen = dict[int, int](), dict[int, Seen]()

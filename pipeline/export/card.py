@@ -3,7 +3,6 @@
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from pipeline.config.jobs import Pretrain
@@ -102,7 +101,7 @@ class Lineage:
     """Summary of the run; None if it is not finished."""
     corpus: Corpus | DataError
     """The prepared corpus, or the error if the corpus cannot be read."""
-    audit: Mapping[str, Any] = MappingProxyType({})
+    audit: Mapping[str, Any] | None = None
     """Texts that were looked for in the run's rows, as in saved.run.read_audit."""
     license: str | None = None
     """SPDX identifier. If it is None, the card states no license."""
@@ -173,7 +172,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         limits=_limits(trained, lineage, settings, step),
         figures=metrics(lineage.summary, step),
         data=data(lineage),
-        audited=audited(lineage.audit),
+        audited=audited(lineage.audit or {}),
         settings=table(("setting", "value"), _settings(lineage.recorded["identity"])),
         lineage=table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
         license=license_text(lineage.license),

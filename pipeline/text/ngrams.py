@@ -111,26 +111,26 @@ class Found:
 
 
 class TextFinder:
-    """Texts to find in others."""
+    """Texts to find in others. Those with fewer than `least` words are not looked for."""
 
-    def __init__(self, wanted: Words) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: Words, least: int = LEAST_WORDS) -> None:
+        self.wanted, self.least = wanted, least
         lengths = wanted.lengths
         sizes = np.minimum(lengths, RUN_WORDS)
         self.runs = [
             _runs(wanted, np.flatnonzero(sizes[wanted.texts] == words), words)
-            for words in np.unique(sizes[sizes >= LEAST_WORDS]).tolist()
+            for words in np.unique(sizes[sizes >= self.least]).tolist()
         ]
         firsts = np.concatenate([np.zeros(0, np.int64), *(runs.first for runs in self.runs)])
-        heads = wanted.run_hashes(firsts, LEAST_WORDS)
+        heads = wanted.run_hashes(firsts, self.least)
         self.shift = np.uint64(64 - max(8, (len(firsts) << SIEVE_BITS).bit_length()))
         self.sieve = np.zeros(1 << (64 - int(self.shift)), bool)
         self.sieve[(heads >> self.shift).astype(np.int64)] = True
 
     def find(self, searched: Words) -> Found:
         """Return all common runs. A run of a long text is a run of 13 words, so a longer one is found several times."""
-        starts = searched.run_starts(LEAST_WORDS)
-        passed = starts[self.sieve[(searched.run_hashes(starts, LEAST_WORDS) >> self.shift).astype(np.int64)]]
+        starts = searched.run_starts(self.least)
+        passed = starts[self.sieve[(searched.run_hashes(starts, self.least) >> self.shift).astype(np.int64)]]
         ends = searched.offsets[1:][searched.texts[passed]]
         none = np.zeros(0, np.int64)
         found = [(none, none, none)]
