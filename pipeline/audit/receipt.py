@@ -74,11 +74,13 @@ def write(trained: TrainedRun, splits: Mapping[str, Any]) -> str:
 
 def lines(trained: TrainedRun, splits: Mapping[str, Any]) -> Iterator[str]:
     """Yield the table of splits, and the texts of which most was seen."""
+    begun = f"{trained.epochs:,} epoch{'s' * (trained.epochs > 1)} begun"
+    yield f"texts that the run has seen in its {trained.steps:,} steps, {begun}:"
     heads = ("split", *(count.replace("_", " ") for count in COUNTS))
     yield from aligned(heads, [(name, *(f"{about[count]:,}" for count in COUNTS)) for name, about in splits.items()])
     unread = sum(about["in_corpus"] - about["seen"] for about in splits.values())
     if unread:
-        yield f"{unread:,} of the texts not seen are in the corpus, but in no row of these steps"
+        yield f"{unread:,} of the texts not seen are in the corpus, but in no row of the {trained.steps:,} steps"
     if "init.fingerprint" in trained.recorded["identity"]:
         yield "the run began with the weights of another model, and what that model saw is not known here"
     every = [(name, text) for name, about in splits.items() for text in about["found"]]
@@ -93,10 +95,9 @@ def _text_lines(trained: TrainedRun, name: str, about: Mapping[str, Any]) -> Ite
     more = "" if len(steps) <= STEPS_PRINTED and about["times"] <= len(sights) else ", …"
     documents = list(dict.fromkeys(sight["document"] for sight in sights))
     yield f"{shown(about['text'])} ({name})"
-    yield (
-        f"    {about['words_seen']:,} of {about['words']:,} words, in {about['times']:,} rows, at step "
-        f"{', '.join(f'{step:,}' for step in steps[:STEPS_PRINTED])}{more}"
-    )
+    rows = "1 row" if about["times"] == 1 else f"{about['times']:,} rows"
+    at = ", ".join(f"{step:,}" for step in steps[:STEPS_PRINTED]) + more
+    yield f"    {about['words_seen']:,} of {about['words']:,} words, in {rows}, at step{'s' * (len(steps) > 1)} {at}"
     yield f"    document {documents[0]}{f' and {len(documents) - 1:,} more' * (len(documents) > 1)}"
     first = max(sights, key=lambda sight: sight["words"])
     yield f"    masked in brackets: {first['shown']}"

@@ -138,6 +138,8 @@ def _search_rows(
     )
     items = list(_items(made, trained.cut_windows()))
     rows, seen = dict[int, int](), dict[int, Seen]()
+    if not items:
+        return StepFinder(made, rows), seen
     with Progress(report, "making rows of", "windows", sum(len(item["windows"]) for item in items), "audit") as bar:
         for result in run_tasks(executor, search, items):
             rows |= {int(number): count for number, count in result["rows"].items()}

@@ -34,7 +34,7 @@ def texts_of(location: str) -> list[str]:
 
 
 def _cells(location: str) -> Iterator[tuple[str, str]]:
-    """Yield (column, text) of each cell of a file; the first line of a table is a row like the others."""
+    """Yield (column, text) of each cell of a file."""
     name, content = bare_name(location), content_of(location)
     if name.endswith(".parquet"):
         return _of_parquet(location, content)
@@ -47,8 +47,10 @@ def _cells(location: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_rows(rows: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
-    for fields in rows:
-        yield from zip(map(str, range(len(fields))), fields)
+    """Yield the cells of rows. A first line of several cells, none of which has five words, names the columns."""
+    for number, fields in enumerate(rows):
+        if number or len(fields) == 1 or Words.of(fields).lengths.max() >= LEAST_WORDS:
+            yield from zip(map(str, range(len(fields))), fields)
 
 
 def _of_parquet(location: str, content: bytes) -> Iterator[tuple[str, str]]:

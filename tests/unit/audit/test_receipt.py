@@ -14,8 +14,11 @@ from pipeline.audit.texts import Texts
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
+from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.stream import StreamSettings
 from pipeline.export.audited import audited
 from pipeline.saved import run
+from pipeline.text.vocabulary import Vocabulary
 
 BATCH = Batch(rows_per_step=4, rows_per_slot=2)
 PHASE = Phase(first=0, end=9, sampling=Pretrain().sampling, batch=BATCH)
@@ -37,10 +40,19 @@ def test_steps_of_rows() -> None:
     assert STEPS.step_of(3, 0) == (5, 1) and STEPS.step_of(3, 4) == (6, 1)
 
 
+CORPUS = Corpus(
+    folder="", fingerprint="", heldout=(), counts={}, dropped={}, sources={},
+    train=(Window(shard="", row_group=0, documents=1, characters=9),) * 3,
+)  # fmt: skip
+SETTINGS = StreamSettings(
+    corpus=CORPUS, vocabulary=Vocabulary(tokens=(), lowercase=True), sampling=PHASE.sampling, batch=BATCH, seed=0
+)
+
+
 def a_run(folder: Path) -> TrainedRun:
     """A run of which only these are asked: folder, record and stretches."""
     recorded = {"identity": {"init.fingerprint": "0"}, "mlflow_run_id": "1"}
-    return TrainedRun(folder=str(folder), recorded=recorded, settings=None, stretches=STRETCHES)  # type: ignore[arg-type]
+    return TrainedRun(folder=str(folder), recorded=recorded, settings=SETTINGS, stretches=STRETCHES)
 
 
 TEXTS = Texts(
@@ -63,13 +75,14 @@ def test_each_split_has_three_numbers_and_its_worst_texts_first(tmp_path: Path) 
         {"step": 5, "row": 1, "document": "d3", "words": 5, "shown": "a [b] c"},
     ]
     assert list(lines(a_run(tmp_path), splits)) == [
+        "texts that the run has seen in its 6 steps, 2 epochs begun:",
         "split  texts  seen  not seen  too short",
         "dev        4     2         1          1",
         "test       2     1         1          0",
-        "1 of the texts not seen are in the corpus, but in no row of these steps",
+        "1 of the texts not seen are in the corpus, but in no row of the 6 steps",
         "the run began with the weights of another model, and what that model saw is not known here",
         f"'{('word ' * 20)[:60]}…' (dev)",
-        "    14 of 20 words, in 1 rows, at step 4",
+        "    14 of 20 words, in 1 row, at step 4",
         "    document d1",
         "    masked in brackets: a [b] c",
         f"    python jobs/show.py seen {tmp_path} 4 --row 0",
@@ -78,7 +91,7 @@ def test_each_split_has_three_numbers_and_its_worst_texts_first(tmp_path: Path) 
             for split in ("dev", "test")
             for line in (
                 f"'five words and no more' ({split})",
-                "    5 of 5 words, in 2 rows, at step 2, 5",
+                "    5 of 5 words, in 2 rows, at steps 2, 5",
                 "    document d0 and 1 more",
                 "    masked in brackets: a [b] c",
                 f"    python jobs/show.py seen {tmp_path} 2 --row 0",

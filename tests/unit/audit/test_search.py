@@ -31,6 +31,8 @@ SENTENCES = text_of(7).removesuffix(".").split(". ")
 LONG, SHORT, NOWHERE = ". ".join(SENTENCES[3:6]), f"{SENTENCES[4].upper()}?", " ".join(SENTENCES[5].split()[::-1])
 """23 words over three sentences of a document, the ten words of one of these, and seven words of no document."""
 
+EVERY = [sentence for number in range(30) for sentence in text_of(number).split(". ")]
+
 
 def record(training, config: Pretrain, folder: Path) -> None:
     """Write what the folder of a run has beside its positions: its settings, its vocabulary, and its corpus."""
@@ -65,10 +67,8 @@ def has_part(line: str, text: str) -> bool:
     return any(f" {' '.join(wanted[at : at + 13])} " in f" {line} " for at in range(max(1, len(wanted) - 12)))
 
 
-def shown_by_seen(folder: Path, text: str, steps: int) -> Iterator[tuple[int, int, set[str]]]:
-    """Each step and row in which `show seen` has 13 words in a row of a text, or a shorter text, with the row's masked
-    pieces.
-    """
+def rows_of_seen(folder: Path, steps: int) -> Iterator[tuple[int, int, str, set[str]]]:
+    """Each step and row as `show seen` has it: its words before masking, and the pieces that were masked."""
     config = run.settings_of(run.recorded_run(str(folder)))
     for step in range(1, steps + 1):
         phase = config.phase_at(step - 1)
@@ -78,8 +78,7 @@ def shown_by_seen(folder: Path, text: str, steps: int) -> Iterator[tuple[int, in
             ids = [answers.get(at, id) for at, id in enumerate(seen.row["ids"])]
             ordinary = set(seen.vocabulary.ordinary_ids.tolist())
             line = " ".join(words(decoded(seen.vocabulary, [id for id in ids if id in ordinary])))
-            if has_part(line, text):
-                yield step, row, {seen.vocabulary.tokens[label].removeprefix("##") for label in answers.values()}
+            yield step, row, line, {seen.vocabulary.tokens[label].removeprefix("##") for label in answers.values()}
 
 
 def masked(shown: str) -> list[str]:
@@ -87,8 +86,9 @@ def masked(shown: str) -> list[str]:
 
 
 def assert_found_where_seen(folder: Path, about: dict[str, Any], steps: int) -> None:
+    rows = list(rows_of_seen(folder, steps))
     for text in about["found"]:
-        expected = list(shown_by_seen(folder, text["text"], steps))
+        expected = [(step, row, pieces) for step, row, line, pieces in rows if has_part(line, text["text"])]
         assert [(sight["step"], sight["row"]) for sight in text["sights"]] == [at[:2] for at in expected]
         assert text["times"] == len(expected) > 0
         for sight, (_, _, pieces) in zip(text["sights"], expected):
@@ -128,8 +128,7 @@ def test_steps_of_a_growing_batch_and_of_a_second_phase(training, tiny_config: P
     )
     training.run_phases(config, tmp_path, {})
     record(training, config, tmp_path)
-    about = audited(tmp_path, LONG, SHORT, *(f"{one}. {two}" for one, two in zip(SENTENCES, SENTENCES[1:])))
-    assert len(about["found"]) > 2
+    about = audited(tmp_path, *EVERY)
     assert_found_where_seen(tmp_path, about, 12)
     assert {sight["step"] > 6 for text in about["found"] for sight in text["sights"]} == {False, True}
 
@@ -142,10 +141,9 @@ def test_a_text_of_the_corpus_counts_only_once_a_row_has_shown_it(resumed: Path,
             file.unlink()
     moved = json.loads((early / "run.json").read_text()) | {"corpus": str(early / "corpus")}
     (early / "run.json").write_text(json.dumps(moved))
-    every = [f"{text_of(number).split('. ')[place]}" for number in range(30) for place in range(8)]
-    about, later = audited(early, *every), audited(resumed, *every)
+    about, later = audited(early, *EVERY), audited(resumed, *EVERY)
     assert about["step"] == 5 and later["step"] == 24
-    assert about["in_corpus"] == later["in_corpus"] > later["seen"] > about["seen"] > 0
+    assert about["in_corpus"] == later["in_corpus"] >= later["seen"] > about["seen"] > 0
     before = {text["text"]: text["sights"] for text in about["found"]}
     for text in later["found"]:
         assert before.get(text["text"], []) == [sight for sight in text["sights"] if sight["step"] <= 5]

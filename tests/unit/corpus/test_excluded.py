@@ -33,7 +33,7 @@ def test_documents_with_an_excluded_text_are_left_out_and_counted(books: Path, c
     gone = texts(corpus) - texts(made)
     assert len(gone) == 2 and all(any(text in document for document in gone) for text in LEFT_OUT)
     assert texts(made) < texts(corpus) and made.dropped == corpus.dropped | {"excluded": 2}
-    assert lines[0] == "exclude: 5 texts; 2 with fewer than 5 words exclude nothing"
+    assert lines[0] == "exclude: 4 texts; 1 with fewer than 5 words exclude nothing"
     samples = json.loads((tmp_path / "out" / "manifest.json").read_text())["samples"]["excluded"]
     assert sorted(id for id, _ in samples) == ["04.txt.gz#0", "11.txt#2"]
 
