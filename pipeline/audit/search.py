@@ -48,7 +48,7 @@ class Sight:
 
 @dataclass(kw_only=True)
 class Seen:
-    """How often rows show a text, and the first of these rows."""
+    """The number of rows that show a text, and the first of these rows."""
 
     times: int = 0
     sights: list[Sight] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class InCorpus:
-    """Where the training documents of a corpus contain texts."""
+    """Texts that the training documents of a corpus contain, and the windows of these documents."""
 
     texts: list[int]
     """Indices of the texts that occur, ascending."""
@@ -206,6 +206,7 @@ class _RowSearch:
             shown = [at for at in _document_range(places[row]) if (at, text) in having]
             if shown:
                 first, last = _longest(runs)
+                last = min(last, first + int(self.in_rows.wanted.lengths[text]))  # a text may repeat itself
                 yield (
                     text,
                     Sight(

@@ -58,7 +58,7 @@ class TrainedRun:
         recorded = run.recorded_run(folder)
         run_identity.refuse_other_versions(folder, recorded["identity"])
         settings = stream_of_run(folder, recorded)
-        stretches = trained_stretches(folder, run.settings_of(recorded), len(settings.corpus.train))
+        stretches = _trained_stretches(folder, run.settings_of(recorded), len(settings.corpus.train))
         return cls(folder=folder, recorded=recorded, settings=settings, stretches=tuple(stretches))
 
     @property
@@ -77,7 +77,7 @@ class TrainedRun:
         return {one.last: one.read for one, phase in zip(self.stretches, following) if one.phase != phase}
 
 
-def trained_stretches(folder: str, settings: Pretrain, windows: int) -> list[Stretch]:
+def _trained_stretches(folder: str, settings: Pretrain, windows: int) -> list[Stretch]:
     """Return the stretches of a run up to its newest saved position; `windows` is the number of windows per epoch."""
     saved = positions(folder)
     if not saved:

@@ -1,4 +1,4 @@
-"""What an audit prints and writes, and what it refuses."""
+"""The lines and the file of an audit, and the one-line errors."""
 
 import json
 from pathlib import Path
