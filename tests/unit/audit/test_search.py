@@ -49,7 +49,7 @@ def record(training, config: Pretrain, folder: Path) -> None:
 
 
 def audited(folder: Path, *texts: str) -> dict[str, Any]:
-    """What an audit finds of texts, in tasks that run in another order than that of the rows."""
+    """Audit texts, in tasks that run in another order than that of the rows."""
     file = folder / "test.txt"
     file.write_text("\n".join(texts))
     trained = TrainedRun.of(str(folder))
