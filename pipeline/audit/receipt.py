@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.audit.search import InCorpus, Seen
+from pipeline.audit.search import InCorpus, Sightings
 from pipeline.audit.steps import StepFinder, TrainedRun
-from pipeline.audit.texts import Texts
+from pipeline.audit.texts import AuditTexts
 from pipeline.command_line.columns import aligned
 from pipeline.errors import ConfigError, PipelineError, shown
 from pipeline.export.audited import COUNTS
 from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.saved import run
-from pipeline.text.ngrams import Words
+from pipeline.text.ngrams import WordSpans
 from pipeline.tracking.runs import is_missing, open_client, silence_mlflow, tracking_uri
 
 WORST = 10
@@ -21,10 +21,10 @@ STEPS_PRINTED = 12
 
 
 def receipt(
-    trained: TrainedRun, texts: Texts, in_corpus: InCorpus, steps: StepFinder, seen: Mapping[int, Seen]
+    trained: TrainedRun, texts: AuditTexts, in_corpus: InCorpus, steps: StepFinder, seen: Mapping[int, Sightings]
 ) -> dict[str, Any]:
     """Return {name of a split: counts, and what was seen of each text}, the worst text first."""
-    lengths = Words.of(texts.texts).lengths
+    lengths = WordSpans.of(texts.texts).lengths
     found = {text: _about(texts.texts[text], int(lengths[text]), each, steps) for text, each in seen.items()}
     known = set(in_corpus.texts)
     splits = {}
@@ -44,7 +44,7 @@ def receipt(
     return splits
 
 
-def _about(text: str, words: int, seen: Seen, steps: StepFinder) -> dict[str, Any]:
+def _about(text: str, words: int, seen: Sightings, steps: StepFinder) -> dict[str, Any]:
     """Return what was seen of a text."""
     sights = []
     for sight in seen.sights:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.show.rows import text_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.ngrams import Words, ragged
+from pipeline.text.ngrams import WordSpans, ragged
 from pipeline.text.vocabulary import Vocabulary
 
 
@@ -42,14 +42,14 @@ class TokenTexts:
         return self.data[ragged(self.offsets[ids], sizes)], np.append(0, np.cumsum(sizes))
 
 
-def words_as_read(texts: list[str], tokenizer: CachedTokenizer, tokens: TokenTexts) -> Words:
+def words_as_read(texts: list[str], tokenizer: CachedTokenizer, tokens: TokenTexts) -> WordSpans:
     """Return the words of texts as rows have them: without what the vocabulary removes, such as accents."""
     ids, offsets = tokenizer.encode([" ".join(text.split()) for text in texts])
     data, edges = tokens.decode(np.insert(ids, offsets[:-1], tokens.cls_id))
-    return Words.of_bytes(data, edges[offsets + np.arange(len(offsets))])
+    return WordSpans.of_bytes(data, edges[offsets + np.arange(len(offsets))])
 
 
-def words_of_rows(rows: pa.Table, tokens: TokenTexts) -> tuple[Words, np.ndarray]:
+def words_of_rows(rows: pa.Table, tokens: TokenTexts) -> tuple[WordSpans, np.ndarray]:
     """Return the words of rows (schema EXAMPLE) before masking, and whether each was masked, bool (words,)."""
     ids, offsets = _flat(rows, "ids")
     masks, mask_offsets = _flat(rows, "masked_positions")
@@ -57,7 +57,7 @@ def words_of_rows(rows: pa.Table, tokens: TokenTexts) -> tuple[Words, np.ndarray
     ids = ids.copy()
     ids[masks] = _flat(rows, "masked_labels")[0]
     data, edges = tokens.decode(ids)
-    words = Words.of_bytes(data, edges[offsets])
+    words = WordSpans.of_bytes(data, edges[offsets])
     is_masked = np.zeros(len(data) + 1, np.int64)
     is_masked[1 + ragged(edges[masks], edges[masks + 1] - edges[masks])] = 1
     before = np.cumsum(is_masked)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.audit.rows import TokenTexts, words_as_read, words_of_rows
 from pipeline.audit.steps import StepFinder, Stretch, TrainedRun, window_at, windows_to_make
-from pipeline.audit.texts import Texts
+from pipeline.audit.texts import AuditTexts
 from pipeline.command_line.progress import Progress
 from pipeline.config.phases import Phase
 from pipeline.corpus.prepared import read_window
@@ -20,7 +20,7 @@ from pipeline.corpus.stream import StreamSettings, documents_of_window, settings
 from pipeline.on_ray.tasks import RAY, Executor, run_tasks
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.ngrams import Found, TextFinder, Words, parts_of
+from pipeline.text.ngrams import CommonRuns, TextFinder, WordSpans, parts_of
 
 WINDOWS_PER_TASK = 8
 MOST_SIGHTS, MOST_SHOWN = 100, 40
@@ -47,7 +47,7 @@ class Sight:
 
 
 @dataclass(kw_only=True)
-class Seen:
+class Sightings:
     """The number of rows that show a text, and the first of these rows."""
 
     times: int = 0
@@ -70,8 +70,8 @@ class InCorpus:
 
 
 def search(
-    trained: TrainedRun, texts: Texts, report: Report, executor: Executor = RAY
-) -> tuple[InCorpus, StepFinder, dict[int, Seen]]:
+    trained: TrainedRun, texts: AuditTexts, report: Report, executor: Executor = RAY
+) -> tuple[InCorpus, StepFinder, dict[int, Sightings]]:
     """Return where the corpus has the texts, and which rows that the run has read show them, with their steps."""
     in_corpus = _search_corpus(trained.settings, texts.texts, report, executor)
     return in_corpus, *_search_rows(trained, texts.texts, in_corpus, report, executor)
@@ -79,7 +79,7 @@ def search(
 
 def _search_corpus(settings: StreamSettings, texts: Sequence[str], report: Report, executor: Executor) -> InCorpus:
     """Search all training windows for the texts: one pass over the shards."""
-    search = _WindowSearch(settings=settings, finder=TextFinder(Words.of(texts)))
+    search = _WindowSearch(settings=settings, finder=TextFinder(WordSpans.of(texts)))
     count = len(settings.corpus.train)
     items = [list(range(start, min(start + WINDOWS_PER_TASK, count))) for start in range(0, count, WINDOWS_PER_TASK)]
     found, windows = set[int](), np.zeros(count, bool)
@@ -113,7 +113,7 @@ def _documents_with_texts(documents: pa.Table, finder: TextFinder) -> set[tuple[
     """Return (index of a document, index of a text) for each text that a document contains."""
     pairs = set[tuple[int, int]]()
     for start, part in parts_of(documents["text"].to_pylist()):
-        searched = Words.of(part)
+        searched = WordSpans.of(part)
         found = finder.find(searched)
         pairs.update(zip((start + searched.texts[found.at]).tolist(), finder.wanted.texts[found.first].tolist()))
     return pairs
@@ -121,7 +121,7 @@ def _documents_with_texts(documents: pa.Table, finder: TextFinder) -> set[tuple[
 
 def _search_rows(
     trained: TrainedRun, texts: Sequence[str], in_corpus: InCorpus, report: Report, executor: Executor
-) -> tuple[StepFinder, dict[int, Seen]]:
+) -> tuple[StepFinder, dict[int, Sightings]]:
     """Make the rows of windows with texts; return the steps of these rows, and {index of a text: where it was seen}.
 
     The windows before them are made, too, because the steps of rows follow from the number of rows before them.
@@ -133,11 +133,11 @@ def _search_rows(
         phases={each.phase.first: _with_factors(settings, each.phase) for each, _ in made},
         tokens=tokens,
         holds=in_corpus.windows,
-        in_documents=TextFinder(Words.of(wanted)),
+        in_documents=TextFinder(WordSpans.of(wanted)),
         in_rows=TextFinder(words_as_read(wanted, CachedTokenizer(settings.vocabulary), tokens), LEAST_KNOWN),
     )
     items = list(_items(made, trained.cut_windows()))
-    rows, seen = dict[int, int](), dict[int, Seen]()
+    rows, seen = dict[int, int](), dict[int, Sightings]()
     if not items:
         return StepFinder(made, rows), seen
     with Progress(report, "making rows of", "windows", sum(len(item["windows"]) for item in items), "audit") as bar:
@@ -145,7 +145,7 @@ def _search_rows(
             rows |= {int(number): count for number, count in result["rows"].items()}
             for index, found in result["seen"].items():
                 text = in_corpus.texts[int(index)]
-                seen.setdefault(text, Seen()).add(found["times"], [Sight(**sight) for sight in found["sights"]])
+                seen.setdefault(text, Sightings()).add(found["times"], [Sight(**sight) for sight in found["sights"]])
             bar.advance(len(result["rows"]))
     return StepFinder(made, rows), seen
 
@@ -181,13 +181,13 @@ class _RowSearch:
     def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
         settings = self.phases[item["phase"]]
         tokenizer, train = CachedTokenizer(settings.vocabulary), settings.corpus.train
-        rows, seen = dict[int, int](), dict[int, Seen]()
+        rows, seen = dict[int, int](), dict[int, Sightings]()
         for number, read in item["windows"]:
             table = window_rows(settings, tokenizer, train, *divmod(number, len(train)))
             rows[number] = table.num_rows
             if self.holds[window_at(number, settings.seed, len(train))]:
                 for text, sight in self._sights(settings, table.slice(0, read), number):
-                    seen.setdefault(text, Seen()).add(1, [sight])
+                    seen.setdefault(text, Sightings()).add(1, [sight])
         return {"rows": rows, "seen": {text: asdict(found) for text, found in seen.items()}}
 
     def _sights(self, settings: StreamSettings, table: pa.Table, number: int) -> Iterator[tuple[int, Sight]]:
@@ -242,7 +242,9 @@ def _document_range(place: Mapping[str, Any]) -> Sequence[int]:
     return (first, last) if is_pair else range(min(first, last), max(first, last) + 1)
 
 
-def _grouped(words: Words, found: Found, wanted: Words) -> Iterator[tuple[tuple[int, int], list[tuple[int, int]]]]:
+def _grouped(
+    words: WordSpans, found: CommonRuns, wanted: WordSpans
+) -> Iterator[tuple[tuple[int, int], list[tuple[int, int]]]]:
     """Yield ((row, text), ascending (first word, word after the last) of the text's runs) for each text of a row."""
     keys = zip(words.texts[found.at].tolist(), wanted.texts[found.first].tolist())
     runs = sorted(zip(keys, zip(found.at.tolist(), (found.at + found.words).tolist())))
@@ -261,7 +263,7 @@ def _longest(runs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return max(joined, key=lambda run: run[1] - run[0])
 
 
-def _with_brackets(words: Words, masked: np.ndarray, first: int, last: int) -> str:
+def _with_brackets(words: WordSpans, masked: np.ndarray, first: int, last: int) -> str:
     """Return words as text, with brackets around the masked ones."""
     shown = []
     for at in range(first, last):

@@ -16,8 +16,9 @@ from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.tables.texts import texts_of
 from pipeline.tasks.known import GLUE, TASKS, read_items, split_location
+from pipeline.tasks.squad import Question
 from pipeline.tasks.task import Task
-from pipeline.text.ngrams import LEAST_WORDS, Words
+from pipeline.text.ngrams import LEAST_WORDS, WordSpans
 
 BLIMP = "blimp"
 GROUPS: dict[str, Sequence[str]] = {"glue": GLUE, "squad": ("squad1", "squad2")}
@@ -25,7 +26,7 @@ GROUPS: dict[str, Sequence[str]] = {"glue": GLUE, "squad": ("squad1", "squad2")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts:
+class AuditTexts:
     """Distinct texts, and the splits in which they occur."""
 
     texts: list[str]
@@ -35,7 +36,7 @@ class Texts:
     """bool (texts,): whether a text has too few words to be found."""
 
 
-def read_texts(config: Audit, report: Report) -> Texts:
+def read_texts(config: Audit, report: Report) -> AuditTexts:
     """Read all texts that the settings name.
 
     Raises ConfigError for an unknown benchmark or one without files, and DataError for a file that cannot be read.
@@ -46,7 +47,7 @@ def read_texts(config: Audit, report: Report) -> Texts:
         own = {numbers.setdefault(text, len(numbers)) for text in texts if text.strip()}
         splits[name] = np.array(sorted(own), np.int64)
     texts = list(numbers)
-    return Texts(texts=texts, splits=splits, too_short=Words.of(texts).lengths < LEAST_WORDS)
+    return AuditTexts(texts=texts, splits=splits, too_short=WordSpans.of(texts).lengths < LEAST_WORDS)
 
 
 def _splits(config: Audit, report: Report) -> Iterator[tuple[str, Iterable[str]]]:
@@ -89,14 +90,16 @@ def _parts(task: Task, folder: str, split: str) -> Iterator[tuple[str, Iterable[
         columns = [items[name] for name in ("first", "second")]
         columns += [pc.list_flatten(items[name]) for name in items.schema.names if name == "choices"]
         yield "", (text for column in columns for text in column.to_pylist() if text)
-    elif task.kind == "spans":
-        yield ", questions", (item.question for item in items)
-        yield ", contexts", (item.context for item in items)
+        return
+    questions = [item for item in items if isinstance(item, Question)]
+    if questions:
+        yield ", questions", (item.question for item in questions)
+        yield ", contexts", (item.context for item in questions)
     else:
         yield "", (" ".join(item.words) for item in items)
 
 
-def require_findable(texts: Texts) -> None:
+def require_findable(texts: AuditTexts) -> None:
     """Raise DataError if all texts are too short."""
     if texts.too_short.all():
         raise DataError(

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from pipeline.files import storage
 from pipeline.reporting import Report
 from pipeline.tables.texts import texts_of
-from pipeline.text.ngrams import LEAST_WORDS, TextFinder, Words, parts_of
+from pipeline.text.ngrams import LEAST_WORDS, TextFinder, WordSpans, parts_of
 
 
 def texts_to_exclude(files: Sequence[str], report: Report) -> list[str]:
     """Return the texts of the files; report their number. Raises DataError for a file that cannot be read."""
     texts = list(dict.fromkeys(text for file in files for text in texts_of(file)))
-    short = int((Words.of(texts).lengths < LEAST_WORDS).sum())
+    short = int((WordSpans.of(texts).lengths < LEAST_WORDS).sum())
     report(f"exclude: {len(texts):,} texts; {short:,} with fewer than {LEAST_WORDS} words exclude nothing")
     return texts
 
@@ -32,7 +32,7 @@ def holds_excluded(texts: pa.ChunkedArray, location: str) -> np.ndarray:
     """Return which of the texts contain a text of the file that write_excluded has written, bool (texts,)."""
     finder, found = _finder(location), np.zeros(len(texts), bool)
     for start, part in parts_of(texts.to_pylist()):
-        searched = Words.of(part)
+        searched = WordSpans.of(part)
         found[start + searched.texts[finder.find(searched).at]] = True
     return found
 
@@ -41,4 +41,4 @@ def holds_excluded(texts: pa.ChunkedArray, location: str) -> np.ndarray:
 def _finder(location: str) -> TextFinder:
     """Return the finder of the texts in a file; it is kept, because a process writes many shards."""
     table = pq.read_table(pa.BufferReader(storage.read_bytes(location)))
-    return TextFinder(Words.of(table["text"].to_pylist()))
+    return TextFinder(WordSpans.of(table["text"].to_pylist()))

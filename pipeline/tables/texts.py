@@ -12,7 +12,7 @@ from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.tables.content import BOM, bare_name, content_of, decoded
 from pipeline.tables.readers import csv_rows
-from pipeline.text.ngrams import LEAST_WORDS, Words
+from pipeline.text.ngrams import LEAST_WORDS, WordSpans
 
 
 def texts_of(location: str) -> list[str]:
@@ -27,7 +27,7 @@ def texts_of(location: str) -> list[str]:
         if text.strip():
             columns.setdefault(column, {})[text] = None
     if len(columns) > 1:
-        columns = {name: texts for name, texts in columns.items() if Words.of(texts).lengths.max() >= LEAST_WORDS}
+        columns = {name: texts for name, texts in columns.items() if WordSpans.of(texts).lengths.max() >= LEAST_WORDS}
     if not columns:
         raise DataError(f"{location} has no text: give a file with a text of {LEAST_WORDS} words or more")
     return list(dict.fromkeys(text for texts in columns.values() for text in texts))
@@ -49,7 +49,7 @@ def _cells(location: str) -> Iterator[tuple[str, str]]:
 def _of_rows(rows: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
     """Yield the cells of rows. A first line of several cells, none of which has five words, names the columns."""
     for number, fields in enumerate(rows):
-        if number or len(fields) == 1 or Words.of(fields).lengths.max() >= LEAST_WORDS:
+        if number or len(fields) == 1 or WordSpans.of(fields).lengths.max() >= LEAST_WORDS:
             yield from zip(map(str, range(len(fields))), fields)
 
 

@@ -26,7 +26,7 @@ SIEVE_BITS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class WordSpans:
     """The W words of N texts."""
 
     data: np.ndarray
@@ -39,13 +39,13 @@ class Words:
     """int64 (N + 1,): offsets of the texts, counted in words."""
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> "Words":
+    def of(cls, texts: Iterable[str]) -> "WordSpans":
         """Normalise texts and find their words."""
         parts = [normalized(f"{text}\n") for text in texts]
         return cls.of_bytes(np.frombuffer(b"".join(parts), np.uint8), np.cumsum([0, *map(len, parts)]))
 
     @classmethod
-    def of_bytes(cls, data: np.ndarray, offsets: np.ndarray) -> "Words":
+    def of_bytes(cls, data: np.ndarray, offsets: np.ndarray) -> "WordSpans":
         """Find the words of N normalised texts, each of which begins or ends with white space.
 
         `offsets`, int64 (N + 1,), are those of the texts in `data`.
@@ -99,7 +99,7 @@ class Runs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class CommonRuns:
     """Runs of words that occur both in searched texts and in the wanted ones, int64 (F,) each."""
 
     at: np.ndarray
@@ -113,7 +113,7 @@ class Found:
 class TextFinder:
     """Texts to find in others. Those with fewer than `least` words are not looked for."""
 
-    def __init__(self, wanted: Words, least: int = LEAST_WORDS) -> None:
+    def __init__(self, wanted: WordSpans, least: int = LEAST_WORDS) -> None:
         self.wanted, self.least = wanted, least
         lengths = wanted.lengths
         sizes = np.minimum(lengths, RUN_WORDS)
@@ -127,7 +127,7 @@ class TextFinder:
         self.sieve = np.zeros(1 << (64 - int(self.shift)), bool)
         self.sieve[(heads >> self.shift).astype(np.int64)] = True
 
-    def find(self, searched: Words) -> Found:
+    def find(self, searched: WordSpans) -> CommonRuns:
         """Return all common runs. A run of a long text is a run of 13 words, so a longer one is found several times."""
         starts = searched.run_starts(self.least)
         passed = starts[self.sieve[(searched.run_hashes(starts, self.least) >> self.shift).astype(np.int64)]]
@@ -145,7 +145,7 @@ class TextFinder:
             same = _are_equal(searched, at, self.wanted, first, runs.words)
             found.append((at[same], first[same], np.full(same.sum(), runs.words)))
         at, first, words = (np.concatenate(columns) for columns in zip(*found))
-        return Found(at=at, first=first, words=words)
+        return CommonRuns(at=at, first=first, words=words)
 
 
 def parts_of(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
@@ -164,7 +164,7 @@ def ragged(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
-def _runs(wanted: Words, candidates: np.ndarray, words: int) -> Runs:
+def _runs(wanted: WordSpans, candidates: np.ndarray, words: int) -> Runs:
     """Return the runs of `words` words that begin at one of the words `candidates` and end in the same text."""
     first = candidates[candidates + words <= wanted.offsets[1:][wanted.texts[candidates]]]
     hashes = wanted.run_hashes(first, words)
@@ -173,7 +173,7 @@ def _runs(wanted: Words, candidates: np.ndarray, words: int) -> Runs:
     return Runs(words=words, hashes=distinct, offsets=np.append(begins, len(first)), first=first[order])
 
 
-def _are_equal(one: Words, at: np.ndarray, other: Words, first: np.ndarray, words: int) -> np.ndarray:
+def _are_equal(one: WordSpans, at: np.ndarray, other: WordSpans, first: np.ndarray, words: int) -> np.ndarray:
     """Return whether the runs of `words` words from each `at` and each `first` on have the same words, bool."""
     left, right = (ragged(start, np.full(len(start), words)) for start in (at, first))
     sizes = one.stops[left] - one.starts[left]

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.audit import main
 from pipeline.audit.receipt import lines, receipt, write
-from pipeline.audit.search import MOST_SIGHTS, InCorpus, Seen, Sight
+from pipeline.audit.search import MOST_SIGHTS, InCorpus, Sight, Sightings
 from pipeline.audit.steps import StepFinder, Stretch, TrainedRun
-from pipeline.audit.texts import Texts
+from pipeline.audit.texts import AuditTexts
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
@@ -55,7 +55,7 @@ def a_run(folder: Path) -> TrainedRun:
     return TrainedRun(folder=str(folder), recorded=recorded, settings=SETTINGS, stretches=STRETCHES)
 
 
-TEXTS = Texts(
+TEXTS = AuditTexts(
     texts=["word " * 20, "five words and no more", "words that none has ever seen", "too short", "in the corpus only"],
     splits={"dev": np.array([0, 1, 2, 3]), "test": np.array([1, 4])},
     too_short=np.array([False, False, False, True, False]),
@@ -64,7 +64,10 @@ IN_CORPUS = InCorpus(texts=[0, 1, 4], windows=np.ones(4, bool))
 
 
 def test_each_split_has_three_numbers_and_its_worst_texts_first(tmp_path: Path) -> None:
-    seen = {1: Seen(times=2, sights=[sight(0, 4, 5), sight(3, 0, 5)]), 0: Seen(times=1, sights=[sight(1, 2, 14)])}
+    seen = {
+        1: Sightings(times=2, sights=[sight(0, 4, 5), sight(3, 0, 5)]),
+        0: Sightings(times=1, sights=[sight(1, 2, 14)]),
+    }
     splits = receipt(a_run(tmp_path), TEXTS, IN_CORPUS, STEPS, seen)
     names = ("step", "texts", "seen", "not_seen", "too_short", "in_corpus")
     assert [splits["dev"][name] for name in names] == [6, 4, 2, 1, 1, 2]
@@ -101,7 +104,7 @@ def test_each_split_has_three_numbers_and_its_worst_texts_first(tmp_path: Path) 
 
 
 def test_of_many_rows_the_first_are_kept_and_all_are_counted() -> None:
-    seen = Seen()
+    seen = Sightings()
     for number in (3, 1, 2):
         seen.add(1_000, [sight(number, row) for row in range(MOST_SIGHTS)])
     assert seen.times == 3_000 and seen.sights == [sight(1, row) for row in range(MOST_SIGHTS)]

@@ -10,7 +10,7 @@ from pipeline.audit.rows import TokenTexts, words_as_read, words_of_rows
 from pipeline.config.data import Sampling, SingleSegment
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples
-from pipeline.text.ngrams import TextFinder, Words
+from pipeline.text.ngrams import TextFinder, WordSpans
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
@@ -19,7 +19,7 @@ from tests.conftest import text_of
 ACCENTS = "Élan, café! The naïve façade: it's déjà vu again"
 
 
-def spelt(words: Words) -> list[str]:
+def spelt(words: WordSpans) -> list[str]:
     return [words.data[a:b].tobytes().decode() for a, b in zip(words.starts, words.stops)]
 
 

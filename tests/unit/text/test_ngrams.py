@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.ngrams import TextFinder, Words, parts_of
+from pipeline.text.ngrams import TextFinder, WordSpans, parts_of
 
 THIRTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen"
 
 
 def found(texts: list[str], searched: list[str]) -> set[tuple[int, int]]:
     """(index of a searched text, index of a text in it)."""
-    finder, words = TextFinder(Words.of(texts)), Words.of(searched)
+    finder, words = TextFinder(WordSpans.of(texts)), WordSpans.of(searched)
     matches = finder.find(words)
     return set(zip(words.texts[matches.at].tolist(), finder.wanted.texts[matches.first].tolist()))
 
