@@ -56,7 +56,9 @@ class Sightings:
     def add(self, times: int, sights: Sequence[Sight]) -> None:
         """Add rows; of all sights, the first are kept."""
         self.times += times
-        self.sights = sorted([*self.sights, *sights])[:MOST_SIGHTS]
+        full = len(self.sights) == MOST_SIGHTS  # then most rows of a frequent text come too late to be kept
+        if fresh := [sight for sight in sights if not full or sight < self.sights[-1]]:
+            self.sights = sorted([*self.sights, *fresh])[:MOST_SIGHTS]
 
 
 @dataclass(frozen=True, kw_only=True)

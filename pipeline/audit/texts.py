@@ -1,5 +1,6 @@
 """The texts that a run is asked about, in splits: the splits of benchmarks, and the user's files."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -57,9 +58,10 @@ def _splits(config: Audit, report: Report) -> Iterator[tuple[str, Iterable[str]]
         own = storage.join(config.data, name)
         folder = own if storage.children(own) else config.data
         yield from _blimp(folder, report) if name == BLIMP else _tasks(name, folder)
-    for location in config.text:
-        for file in list_files(Source(spec=location, location=location), "text"):
-            yield file.name, texts_of(file.location)
+    files = [file for text in config.text for file in list_files(Source(spec=text, location=text), "text")]
+    names = Counter(file.name for file in files)
+    for file in files:
+        yield file.name if names[file.name] == 1 else file.location, texts_of(file.location)
 
 
 def _blimp(folder: str, report: Report) -> Iterator[tuple[str, Iterable[str]]]:

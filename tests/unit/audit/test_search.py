@@ -19,6 +19,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.corpus.order import slots_at
+from pipeline.errors import DataError
 from pipeline.reporting import no_op
 from pipeline.saved import run
 from pipeline.show.rows import text_of as decoded
@@ -147,3 +148,9 @@ def test_a_text_of_the_corpus_counts_only_once_a_row_has_shown_it(resumed: Path,
     before = {text["text"]: text["sights"] for text in about["found"]}
     for text in later["found"]:
         assert before.get(text["text"], []) == [sight for sight in text["sights"] if sight["step"] <= 5]
+
+
+def test_a_run_without_a_checkpoint_is_refused(resumed: Path, tmp_path: Path) -> None:
+    early = shutil.copytree(resumed, tmp_path / "early", ignore=shutil.ignore_patterns("positions"))
+    with pytest.raises(DataError, match="early has no checkpoint yet: audit the run after its first checkpoint"):
+        TrainedRun.of(str(early))
