@@ -18,6 +18,8 @@ from pipeline.tracking.runs import is_missing, open_client, silence_mlflow, trac
 WORST = 10
 """Texts that are printed."""
 STEPS_PRINTED = 12
+TABLE = "audit.json"
+"""Artifact of the run in MLflow, in the form of its tables."""
 
 
 def receipt(
@@ -114,7 +116,9 @@ def log(trained: TrainedRun, splits: Mapping[str, Any], report: Report) -> None:
         if is_missing(uri):
             raise ConfigError(f"{uri} does not exist")
         silence_mlflow()
-        open_client(uri).log_dict(run_id, {"columns": columns, "data": data}, "audit.json")
+        client = open_client(uri)
+        client.log_dict(run_id, {"columns": columns, "data": data}, TABLE)
+        client.set_tag(run_id, "mlflow.loggedArtifacts", f'[{{"path": "{TABLE}", "type": "table"}}]')
     except Exception as error:  # errors of MLflow, SQLAlchemy or requests: the audit is written already
         reason = str(error) if isinstance(error, PipelineError) else storage.first_line(error)
         report(f"the table was not logged to MLflow: {reason}")

@@ -58,10 +58,12 @@ def _splits(config: Audit, report: Report) -> Iterator[tuple[str, Iterable[str]]
         own = storage.join(config.data, name)
         folder = own if storage.children(own) else config.data
         yield from _blimp(folder, report) if name == BLIMP else _tasks(name, folder)
-    files = [file for text in config.text for file in list_files(Source(spec=text, location=text), "text")]
-    names = Counter(file.name for file in files)
-    for file in files:
-        yield file.name if names[file.name] == 1 else file.location, texts_of(file.location)
+    names = Counter[str]()
+    for location in config.text:
+        for file in list_files(Source(spec=location, location=location), "text"):
+            names[file.name] += 1  # model cards show the names, and have no local paths
+            own = file.name if names[file.name] == 1 else f"{file.name} ({names[file.name]})"
+            yield own, texts_of(file.location)
 
 
 def _blimp(folder: str, report: Report) -> Iterator[tuple[str, Iterable[str]]]:
