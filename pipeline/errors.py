@@ -11,7 +11,7 @@ MOST_LISTED = 20
 """Maximum number of names in a message, because files may have thousands of labels, ids or columns."""
 COMMAND = "bertstream"
 JOBS = (
-    *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),
+    *("prepare", "pretrain", "audit", "finetune", "predict", "score", "compare", "embed", "search"),
     *("mine", "adapt", "ablate", "speedrun", "export", "serve", "show", "bench"),
 )
 SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")

@@ -20,6 +20,7 @@ DOCUMENTS, PARITY, REHEARSALS = RAY("documents"), "tests/parity", "tests/rehears
 SECOND_TIER: dict[str, tuple[str, ...]] = {
     "pipeline/ablation": (RAY("ablate"), RAY("kept")),
     "pipeline/adapt": (RAY("adapt"),),
+    "pipeline/audit": (RAY("pretrain"),),
     "pipeline/bench": ("tests/unit/benchmarks",),
     "pipeline/embed": (RAY("embed"), RAY("kept"), RAY("adapt"), RAY("serve")),
     "pipeline/evaluation": (DOCUMENTS, RAY("adapt"), PARITY),

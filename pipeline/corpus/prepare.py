@@ -18,7 +18,7 @@ from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_dist
 from pipeline.corpus.overlaps import heldout_share
 from pipeline.corpus.parts import Tally
 from pipeline.corpus.prepared import COUNTED, SPLITS, Corpus, load_corpus, unreadable_manifest
-from pipeline.corpus.shards import shard_count
+from pipeline.corpus.shards import excluded_file, shard_count
 from pipeline.corpus.sources import KEYS, Source, parse
 from pipeline.corpus.stages import PARTS, Tallies, extract, find_overlaps, shuffle_into_shards, total_tally
 from pipeline.errors import ConfigError, DataError, listed
@@ -53,6 +53,8 @@ class Listing:
     """Files of each source, without files in the corpus folder; empty for the built-in source."""
     settings: Preparation
     folder: str
+    exclude: tuple[str, ...] = ()
+    """Files with texts that the corpus must not contain."""
 
     @property
     def formats(self) -> list[str | None]:
@@ -63,22 +65,27 @@ class Listing:
     def plan(self) -> Plan:
         stamps = [fingerprint(source, files) for source, files in self.sources.items()]
         settings = flatten(self.settings, "prepare.")
+        excluded = {"exclude": _stamps(self.exclude)} if self.exclude else {}
         return Plan(
             sources={source.location: {name: getattr(source, name) for name in KEYS} for source in self.sources},
-            settings={name: value for name, value in settings.items() if name not in PASSING},
+            settings={name: value for name, value in settings.items() if name not in PASSING} | excluded,
             inputs={name: stamp for stamp in stamps for name, stamp in stamp.items()},
         )
 
 
-def list_sources(sources: Sequence[str], settings: Preparation, folder: str, report: Report) -> Listing:
-    """List the files of each source.
+def list_sources(
+    sources: Sequence[str], settings: Preparation, folder: str, report: Report, exclude: Sequence[str] = ()
+) -> Listing:
+    """List the files of each source, and those with texts to exclude.
 
     Raises ConfigError for a source without files, and DataError for an unreadable source.
     """
     with patience(settings.web_timeout, report):
         stored = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
     listed = {source: _files_outside(source, files, folder) for source, files in stored.items()}
-    return Listing(sources=listed, settings=settings, folder=folder)
+    files = [file for text in exclude for file in list_files(Source(spec=text, location=text), "exclude")]
+    excluded = tuple(file.location for file in files)
+    return Listing(sources=listed, settings=settings, folder=folder, exclude=excluded)
 
 
 def prepare(
@@ -108,7 +115,7 @@ def prepare_listed(listing: Listing, report: Report, executor: Executor = RAY) -
         )
         storage.require_writable("folder", folder)
         with locked(folder), patience(settings.web_timeout, report):
-            _build(files, settings, folder, listing.plan, report, executor)
+            _build(files, listing, report, executor)
         corpus = load_corpus(folder)
     report(f"prepare: {folder} is ready: {_summary(corpus)}")
     return corpus
@@ -141,6 +148,11 @@ def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[
             "choose another folder"
         )
     return outside
+
+
+def _stamps(files: Sequence[str]) -> list[str]:
+    """Return the names of files, each with a digest of its content."""
+    return sorted(f"{file.rsplit('/', 1)[-1]} {storage.sha256(file)[:12]}" for file in files)
 
 
 def _summary(corpus: Corpus) -> str:
@@ -204,13 +216,16 @@ def _matches_plan(folder: str, plan: Plan) -> bool:
     return stored_options == plan.sources and inputs == plan.inputs
 
 
-def _build(
-    files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report, executor: Executor
-) -> None:
+def _build(files: list[InputFile], listing: Listing, report: Report, executor: Executor) -> None:
     """Run all stages and write the manifest.
 
     Near-duplicates are not dropped among given pairs: many pairs have a text in common.
     """
+    settings, folder, plan = listing.settings, listing.folder, listing.plan
+    if listing.exclude:
+        from pipeline.corpus import excluded
+
+        texts = excluded.texts_to_exclude(listing.exclude, report)
     if any(file.format == PAIRS for file in files):
         settings = replace(settings, near_duplicates=None)
     parts, parents, tallies = extract(files, settings, folder, report, executor)
@@ -220,6 +235,8 @@ def _build(
     digest = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
         find_overlaps(folder, parts, digest, count, settings.heldout_share, report, executor)
+    if listing.exclude:
+        excluded.write_excluded(excluded_file(folder, digest), texts)
     shards = shuffle_into_shards(folder, parts, digest, count, settings, tallies, report, executor)
     manifest = asdict(plan) | manifest_contents(shards, tallies, plan)
     if not manifest["train"]:

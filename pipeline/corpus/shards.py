@@ -44,6 +44,11 @@ def shard_count(characters: int, settings: Preparation) -> int:
     return max(1, round(characters / (settings.window_characters * settings.windows_per_shard)))
 
 
+def excluded_file(folder: str, plan: str) -> str:
+    """Return the location of the texts that a preparation excludes; `plan` identifies the preparation."""
+    return storage.join(folder, "parts", f"{plan}-excluded.parquet")
+
+
 def write_shard(
     folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation
 ) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def write_shard(
         names = [storage.join(folder, "parts", overlap_name(plan, index)) for index in range(count)]
         overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
         table = without_near_duplicates(table, overlaps, settings, tallies)
+    table = _without_excluded(table, excluded_file(folder, plan), tallies)
     heldout = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
     report: dict[str, Any] = {"tallies": {source: asdict(tally) for source, tally in tallies.items()}}
     for name, rows, characters in (
@@ -122,6 +128,18 @@ def without_near_duplicates(
     repeated = (share >= limit) & (shared >= LEAST_SHARED) | (common_share >= limit) & (common >= LEAST_SHARED)
     contained = heldout & (common_share >= settings.near_duplicates) & (common > 0)
     return _drop_rows(table, repeated | contained, "near-duplicate", tallies)
+
+
+def _without_excluded(table: pa.Table, texts: str, tallies: dict[str, Tally]) -> pa.Table:
+    """Return the table without rows that contain one of the texts in a file; count these rows in `tallies`.
+
+    Without such a file, all rows are returned.
+    """
+    if not storage.exists(texts):
+        return table
+    from pipeline.corpus.excluded import holds_excluded
+
+    return _drop_rows(table, holds_excluded(table["text"], texts), "excluded", tallies)
 
 
 def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:

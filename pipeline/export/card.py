@@ -1,7 +1,7 @@
 """The model card of a pretrained model: description, use, results and lineage."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.prepared import COUNTED, Corpus, load_corpus
 from pipeline.errors import DataError, listed
+from pipeline.export.audited import audited
 from pipeline.export.markdown import (
     DATASET,
     header,
@@ -62,7 +63,7 @@ This folder holds {form}; {checked}.
 
 {data}
 
-## Settings
+{audited}## Settings
 
 <details><summary>All settings that define the run</summary>
 
@@ -99,6 +100,8 @@ class Lineage:
     """Summary of the run; None if it is not finished."""
     corpus: Corpus | DataError
     """The prepared corpus, or the error if the corpus cannot be read."""
+    audit: Mapping[str, Any] | None = None
+    """Texts that were looked for in the run's rows, as in saved.run.read_audit."""
     license: str | None = None
     """SPDX identifier. If it is None, the card states no license."""
     language: tuple[str, ...] = ()
@@ -168,6 +171,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         limits=_limits(trained, lineage, settings, step),
         figures=metrics(lineage.summary, step),
         data=data(lineage),
+        audited=audited(lineage.audit or {}),
         settings=table(("setting", "value"), _settings(lineage.recorded["identity"])),
         lineage=table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
         license=license_text(lineage.license),

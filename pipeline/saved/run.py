@@ -9,6 +9,7 @@ OUTPUT/runs/NAME/
     reservation.json    name under which the last elastic driver requested nodes
     export/             the published format
     summary.json        written last, when the run is finished
+    audit.json          texts that an audit has looked for in the run's rows
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from pipeline.files.locations import absolute, sqlite_file, sqlite_uri
 from pipeline.saved.checkpoints import CHECKPOINTS, step_of
 from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
-SUMMARY, RUN, VOCABULARY, RUNS = "summary.json", "run.json", "vocabulary", "runs"
+SUMMARY, RUN, VOCABULARY, RUNS, AUDIT = "summary.json", "run.json", "vocabulary", "runs", "audit.json"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 LOCATED = ("export", "checkpoint", "mlflow_uri")
@@ -137,6 +138,14 @@ def read_summary(folder: str) -> dict[str, Any] | None:
     remedy = "delete it, and the command that trained the run writes it again"
     summary = _read(folder, SUMMARY, ("steps",), remedy)
     return summary and summary | {key: moved(summary[key], folder) for key in LOCATED if key in summary}
+
+
+def read_audit(folder: str) -> dict[str, Any]:
+    """Return {name of a split: what an audit found}; empty without an audit.
+
+    Raises CheckpointError if the file is damaged.
+    """
+    return _read(folder, AUDIT, (), "delete it, and run the audit again") or {}
 
 
 def moved(location: str, folder: str) -> str:

@@ -16,6 +16,7 @@ Reason = Literal[
     "does not compile",  # a Python file for another version of Python
     "duplicate",  # the same text as another document, which is kept
     "empty",  # a record without text, or a pair in which one of the two texts is empty
+    "excluded",  # contains a text of --exclude
     "expands too far",  # compressed data beyond prepare.expansion_limit; text up to the limit is kept
     "file not UTF-8",  # a file in another encoding; or more than a tenth of a file is not UTF-8, and the rest is kept
     "HTML not text",  # a web page, for example one that a server sends instead of a file

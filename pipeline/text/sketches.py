@@ -37,7 +37,12 @@ def shingle_hashes(text: str) -> np.ndarray:
     The result is empty for a text of fewer than eight words. Case, punctuation and white space are ignored; every
     Chinese character is a word.
     """
-    return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))
+    return np.unique(shingles(hash_words(np.frombuffer(normalized(text), np.uint8))))
+
+
+def normalized(text: str) -> bytes:
+    """Return a text as texts are compared: in lower case, as UTF-8. `word_spans` finds its words."""
+    return text.lower().encode(errors="replace")
 
 
 def sample_hashes(hashes: np.ndarray) -> np.ndarray:
@@ -66,11 +71,16 @@ def shingles(words: np.ndarray) -> np.ndarray:
     total = np.zeros(count, np.uint64)
     for index in range(SHINGLE_WORDS):
         total = total * np.uint64(BASE) + words[index : index + count]
-    return _mix_bits(total)
+    return mix_bits(total)
 
 
 def hash_words(text: np.ndarray) -> np.ndarray:
     """Return the hash of each word of a UTF-8 text (its bytes, uint8), uint64."""
+    return hash_spans(text, *word_spans(text))
+
+
+def word_spans(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets where the words of a UTF-8 text (its bytes, uint8) start and stop, int64 (words,) each."""
     cuts = cuts_around_words(text, np.array([0, len(text)]), chinese_characters=True)
     cuts[:1] = True
     edges = np.append(np.flatnonzero(cuts), len(text))
@@ -82,22 +92,26 @@ def hash_words(text: np.ndarray) -> np.ndarray:
     is_word = (WORD_CLASSES[text[starts]] == 0) & ~(
         (text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80)
     )
-    starts, stops = starts[is_word], stops[is_word]
+    return starts[is_word], stops[is_word]
+
+
+def hash_spans(text: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Return the hash of each word of a text, uint64 (words,); the offsets are those of `word_spans`."""
     # The hash of a word is a polynomial in its bytes, modulo 2^64: a difference of prefix sums. The powers of INVERSE
     # make the hash independent of the word's position in the text.
     sums = np.zeros(len(text) + 1, np.uint64)
-    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * _powers(BASE, len(text)), out=sums[1:])
-    return _mix_bits((sums[stops] - sums[starts]) * _powers(INVERSE, len(text) + 1)[starts])
+    np.cumsum((text.astype(np.uint64) + np.uint64(1)) * powers(BASE, len(text)), out=sums[1:])
+    return mix_bits((sums[stops] - sums[starts]) * powers(INVERSE, len(text) + 1)[starts])
 
 
-def _powers(base: int, count: int) -> np.ndarray:
+def powers(base: int, count: int) -> np.ndarray:
     """Return base^0, base^1, … modulo 2^64, uint64 (count,)."""
     factors = np.full(count, base, np.uint64)
     factors[:1] = 1
     return np.multiply.accumulate(factors)
 
 
-def _mix_bits(values: np.ndarray) -> np.ndarray:
+def mix_bits(values: np.ndarray) -> np.ndarray:
     """Mix the bits of each number (the finaliser of splitmix64), uint64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

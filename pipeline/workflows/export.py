@@ -54,7 +54,7 @@ def _export_run(config: Export, folder: str, report: Report) -> None:
     lineage = Lineage(
         name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded),
         license=config.license and spdx_identifier(config.license), language=config.language,
-        repository=config.push_to_hub,
+        audit=run.read_audit(folder), repository=config.push_to_hub,
     )  # fmt: skip
     for kind in config.kinds:
         if kind in FOLDERS:

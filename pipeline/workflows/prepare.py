@@ -14,7 +14,7 @@ def prepare(config: Prepare, report: Report) -> Corpus:
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config = with_absolute_locations(config)
-    listing = preparation.list_sources(config.corpus, config.prepare, config.folder, report)
+    listing = preparation.list_sources(config.corpus, config.prepare, config.folder, report, config.exclude)
     if not preparation.finished_corpus(listing):
         cluster.connect(None)
     with cluster.ray_errors_as_cluster_lost():

@@ -164,7 +164,8 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
     if config.objective.teacher_gives:
         entries["teacher"] = config.objective.teacher
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
-    lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)
+    audited = run.read_audit(start.folder)
+    lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus, audit=audited)
     return entries | {"export_check": export(summary["checkpoint"], entries["export"], lineage)}
 
 

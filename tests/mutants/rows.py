@@ -114,6 +114,23 @@ OF_ROWS = (
         after="(documents, documents), swapped=~swapped)",
         tests=("tests/unit/text/test_sentence_order.py",),
     ),
+    # The audit
+    Mutant(
+        name="audit-forgets-skipped-rows",
+        guarantee="audit: a text is found at exactly the steps at which rows showed it",
+        file="audit/steps.py",
+        before="np.cumsum([-stretch.skipped,",
+        after="np.cumsum([0,",
+        tests=("tests/unit/audit/test_receipt.py::test_steps_of_rows",),
+    ),
+    Mutant(
+        name="audit-trusts-hashes",
+        guarantee="audit: texts are the same words, not only of the same hash",
+        file="text/ngrams.py",
+        before="return same.reshape(-1, words).all(axis=1)",
+        after="return np.ones(len(at), bool)",
+        tests=("tests/unit/text/test_ngrams.py::test_equal_hashes_of_different_words_are_no_match",),
+    ),
     # The prepared corpus
     Mutant(
         name="heldout-by-text",

@@ -4,6 +4,7 @@ the rows and losses of the loop without Ray.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from safetensors.torch import load_file, save_file
 
 from pipeline import api
 from pipeline.command_line.command import Command
+from pipeline.config.audit import Audit
 from pipeline.config.data import GivenPairs, Sampling, Sentences, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
@@ -35,13 +37,14 @@ from pipeline.config.phases import SeveralPhases
 from pipeline.config.training import AdamW, Batch, Checkpoints
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.order import cursor_for_phase, offset
-from pipeline.corpus.prepared import load_corpus
+from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
 from pipeline.objectives.table import Pretraining
 from pipeline.presets.table import PRESETS
 from pipeline.saved.run import read_run, run_folder
+from pipeline.show.rows import text_of as shown_text
 from pipeline.show.run_end import CORPUS, LOSS, as_png, end_pictures
 from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -53,6 +56,7 @@ from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
 from pipeline.train.start import read_start, word_embeddings
 from pipeline.train.summary import summary_text
+from pipeline.workflows.audit import audit
 from pipeline.workflows.pretrain import pretrain
 from tests.conftest import CPU, Training, text_of
 from tests.ray.listening import listening
@@ -69,6 +73,7 @@ OPTIONS = f"""--steps {STEPS} --prepare.window-characters 6000 --prepare.piece-c
     --tracking.every 1 --placement.precision float32 --placement.compile off --placement.device cpu
     --placement.threads 1 --placement.data-cpus 1""".split()
 """36 words repeat themselves in the corpus, so near duplicates stay."""
+WORD = r"\w+"
 History = dict[str, dict[int, float]]
 
 
@@ -216,6 +221,33 @@ def test_a_killed_driver_continues_on_another_world(continued: Continued, undist
     # MLflow has all losses, because they were sent before the checkpoint was published
     assert not any(line.startswith("MLflow has no loss") for line in continued.lines)
     assert_same_training(undisturbed, continued.history)
+
+
+@pytest.mark.second  # beside it: tests/unit/audit/test_search.py
+def test_an_audit_finds_texts_at_the_steps_of_several_epochs_and_of_both_worlds(
+    continued: Continued, tmp_path: Path
+) -> None:
+    folder = run_folder(continued.config)
+    corpus = load_corpus(read_run(folder)["corpus"])
+    text = read_window(corpus, corpus.train[0])["text"][0].as_py()
+    (tmp_path / "test.txt").write_text("\n".join(["These are words of no text.", *text.split(". ")]))
+    about = audit(Audit(run=folder, text=(str(tmp_path / "test.txt"),)), print)["test.txt"]
+    shown: list[tuple[int, int, str, int]] = []
+    for step in range(1, STEPS + 1):
+        for place, seen in enumerate(recompute_rows(folder, step, 0, continued.config.batch.rows_per_step)):
+            answers = dict(zip(seen.row["masked_positions"], seen.row["masked_labels"]))
+            ids = [answers.get(at, id) for at, id in enumerate(seen.row["ids"])]
+            plain = shown_text(seen.vocabulary, [id for id in ids if id in seen.vocabulary.ordinary_ids])
+            shown.append((step, place, f" {' '.join(re.findall(WORD, plain))} ", seen.row["epoch"]))
+    epochs = set[int]()
+    for found in about["found"]:
+        line = f" {' '.join(re.findall(WORD, found['text'].lower()))} "
+        expected = [(step, place) for step, place, row, _ in shown if line in row]
+        assert [(sight["step"], sight["row"]) for sight in found["sights"]] == expected
+        epochs |= {epoch for step, place, row, epoch in shown if line in row}
+    assert about["step"] == STEPS and about["not_seen"] >= 1 and epochs >= {1, 2}
+    client = MlflowClient(tracking_uri=continued.summary["mlflow_uri"])
+    assert "audit.json" in [file.path for file in client.list_artifacts(continued.summary["mlflow_run_id"])]
 
 
 def test_processes_listen_on_this_machine_alone(continued: Continued) -> None:

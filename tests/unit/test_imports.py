@@ -22,7 +22,7 @@ ORDER = (
     *("errors", "reporting", "files", "command_line", "config", "presets", "on_ray", "text", "wikipedia", "tables"),
     *("corpus", "tasks", "batch", "model", "saved", "objectives", "fine_tuned", "optim"),
     *("evaluation.retrieval", "evaluation.minimal_pairs", "evaluation", "tracking", "train", "export", "predict"),
-    *("finetune", "grid", "embed", "serve", "api", "adapt", "ablation", "show", "bench", "workflows"),
+    *("finetune", "grid", "embed", "serve", "api", "adapt", "ablation", "show", "audit", "bench", "workflows"),
 )
 """Rooms of the package, from the ground up: a room may import the rooms before it, and no other."""
 NOT_IN = {
@@ -67,6 +67,9 @@ LATE = {
     "scipy is loaded only for word embeddings from counts": (
         *("corpus.embeddings -> text.cooccurrence", "corpus.token_file_saving -> text.cooccurrence"),
         *("corpus.token_file_saving -> corpus.embeddings", "corpus.token_file_saving -> corpus.vocabulary"),
+    ),
+    "texts are looked for only in a corpus that excludes some": (
+        *("corpus.prepare -> corpus.excluded", "corpus.shards -> corpus.excluded"),
     ),
     "MLflow and its server's modules are loaded only where a run or a model is in MLflow": (
         *("train.launch -> tracking.tracker", "workflows.serve -> export.registry", "workflows.serve -> tracking.runs"),

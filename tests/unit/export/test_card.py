@@ -54,6 +54,15 @@ def test_a_card_says_where_the_model_comes_from(trained: Trained, lineage: Linea
     assert "| `optimizer.learning_rate` | 0.002 |" in written and "`corpus.fingerprint`" not in written
 
 
+def test_a_card_has_the_numbers_of_an_audit(trained: Trained, lineage: Lineage) -> None:
+    about = {"step": 2, "texts": 40, "seen": 3, "not_seen": 30, "too_short": 7, "in_corpus": 4, "found": []}
+    written = card(trained, replace(lineage, audit={"mrpc dev": about}), "huggingface", MADE)
+    assert (
+        "## Test sets in the training text\n\n" in written
+        and "| mrpc dev | 40 | 3 | 30 | 7 |\n\n## Settings" in written
+    )
+
+
 def test_the_weights_are_named_by_their_digest(trained: Trained, lineage: Lineage) -> None:
     digest = hashlib.sha256(Path(trained.checkpoint, "model.safetensors").read_bytes()).hexdigest()
     assert f"| checkpoint | step 3, SHA-256 of its weights {digest} |" in card(trained, lineage, "onnx", MADE)
