@@ -15,9 +15,9 @@ from pipeline.errors import ConfigError, DataError, listed
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, sentences_of
 from pipeline.files import storage
 from pipeline.reporting import Report
+from pipeline.tables.squad import Question
 from pipeline.tables.texts import texts_of
 from pipeline.tasks.known import GLUE, TASKS, read_items, split_location
-from pipeline.tasks.squad import Question
 from pipeline.tasks.task import Task
 from pipeline.text.ngrams import LEAST_WORDS, WordSpans
 

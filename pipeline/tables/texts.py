@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
 from pipeline.files import storage
-from pipeline.tables.content import BOM, bare_name, content_of, decoded
-from pipeline.tables.readers import csv_rows
+from pipeline.tables.content import bare_name, content_of, lines, text_lines
+from pipeline.tables.separated import csv_rows
 from pipeline.text.ngrams import LEAST_WORDS, WordSpans
 
 
@@ -35,15 +35,14 @@ def texts_of(location: str) -> list[str]:
 
 def _cells(location: str) -> Iterator[tuple[str, str]]:
     """Yield (column, text) of each cell of a file."""
-    name, content = bare_name(location), content_of(location)
+    name = bare_name(location)
     if name.endswith(".parquet"):
-        return _of_parquet(location, content)
-    text = decoded(location, content)
+        return _of_parquet(location, content_of(location))
     if name.endswith((".json", ".jsonl", ".ndjson")):
-        return _of_json(location, text)
+        return _of_json(location, "".join(text_lines(location)))
     if name.endswith(".csv"):
-        return _of_rows(fields for _, fields in csv_rows(location, io.StringIO(text, newline="")))
-    return _of_rows(line.rstrip("\r").lstrip(BOM).split("\t") for line in text.split("\n"))
+        return _of_rows(fields for _, fields in csv_rows(location, text_lines(location)))
+    return _of_rows(line.split("\t") for line in lines(location))
 
 
 def _of_rows(rows: Iterable[list[str]]) -> Iterator[tuple[str, str]]:
