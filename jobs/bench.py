@@ -37,8 +37,7 @@ from pipeline.command_line.exit_codes import job_main  # noqa: E402
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
     # These benches use all cores, so they run before the limit of one thread is set below. All but finetune and vectors
-    # do not import Ray, and step, train and gpu only torch, NumPy, pyarrow and safetensors, because a GPU machine may
-    # have nothing else.
+    # do not import Ray, and step, train and gpu neither MLflow nor sentencex, because a GPU machine may not have them.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 

@@ -1,8 +1,8 @@
 """Measure a GPU: slots by size, training steps and their longest kernels, then a real training.
 
-The bench needs torch, NumPy, pyarrow and safetensors, and no Ray. The training is of bert-small on a file of tokens
-(`python jobs/bench.py tokens`), for the time that is left, with its held-out loss and, with --blimp, its accuracy on
-minimal pairs.
+The bench needs torch, NumPy, pyarrow, safetensors, tokenizers and requests, and no Ray. The training is of bert-small
+on a file of tokens (`python jobs/bench.py tokens`), for the time that is left, with its held-out loss and, with
+--blimp, its accuracy on minimal pairs.
 
     python jobs/bench.py gpu --token-file tokens.arrow --blimp BLIMP
 """
@@ -288,8 +288,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.token_file:  # errors in these come before the measurements
         options.token_file = absolute(options.token_file)
         token_file.read(options.token_file)
-        if read_pairs(options.blimp, print_line):
-            import tokenizers  # noqa: F401, scoring pairs needs this package, which the machine may not have
+        read_pairs(options.blimp, print_line)
         storage.require_writable("--output", absolute(options.output))
     started = time.monotonic()
     measured = SHARE_MEASURED if options.token_file else 1

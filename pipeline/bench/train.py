@@ -6,7 +6,8 @@
 
 Options are those of the job `pretrain`. There is one phase unless phases:KIND is given; then a preset's phases of that
 kind. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a
-stopped run cannot be continued. A clone of the repository, torch, NumPy, pyarrow and safetensors are enough.
+stopped run cannot be continued. A clone of the repository, torch, NumPy, pyarrow, safetensors, tokenizers and
+requests are enough.
 """
 
 import os

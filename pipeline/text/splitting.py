@@ -1,10 +1,9 @@
 """Normalisation and word splitting of each kind of vocabulary, before words become pieces."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # imported inside the functions, because training on a file of tokens does not need it
-    from tokenizers import decoders, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIALS_OF_BYTES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -38,10 +37,8 @@ class Splitting:
         """Whether accents go because text is lower-cased, and nobody has asked for it or against it."""
         return self.lowercase and self.strip_accents is None
 
-    def normalizer(self) -> "normalizers.Normalizer | None":
+    def normalizer(self) -> normalizers.Normalizer | None:
         """Return a new normalizer; None if text is not changed."""
-        from tokenizers import Regex, normalizers
-
         wordpiece = self.kind == "wordpiece"
         letters = normalizers.BertNormalizer(
             clean_text=wordpiece,
@@ -55,13 +52,11 @@ class Splitting:
         spaces = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
         return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
 
-    def pre_tokenizer(self, *, after_space: bool = False) -> "pre_tokenizers.PreTokenizer":
+    def pre_tokenizer(self, *, after_space: bool = False) -> pre_tokenizers.PreTokenizer:
         """Return a new splitter of normalised text.
 
         `after_space` is for single words that followed a space: byte-level BPE then puts the space before them again.
         """
-        from tokenizers import pre_tokenizers
-
         if self.kind == "wordpiece":
             return pre_tokenizers.BertPreTokenizer()
         if self.kind == "byte-bpe":
@@ -69,10 +64,8 @@ class Splitting:
         return pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
 
 
-def decoder_of(kind: str) -> "decoders.Decoder":
+def decoder_of(kind: str) -> decoders.Decoder:
     """Return a new decoder, which joins the pieces of a kind of vocabulary to text."""
-    from tokenizers import decoders
-
     return {
         "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
         "byte-bpe": decoders.ByteLevel(),

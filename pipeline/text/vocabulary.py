@@ -6,16 +6,14 @@ import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from pipeline.text.added_tokens import AddedToken, as_listed
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, continues
 from pipeline.text.template import ONE_SEPARATOR, Template
-
-if TYPE_CHECKING:  # imported inside `tokenizer`, because training on a file of tokens does not need it
-    from tokenizers import Tokenizer
 
 SENTENCES_WITH_SPACES = 1
 """Version of the code that encodes sentences in byte-level BPE; part of the fingerprint.
@@ -168,13 +166,11 @@ class Vocabulary:
         }
         return json.dumps(whole, ensure_ascii=False)
 
-    def tokenizer(self, matching: Collection[AddedToken] = ()) -> "Tokenizer":
+    def tokenizer(self, matching: Collection[AddedToken] = ()) -> Tokenizer:
         """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text.
 
         Of the added tokens, those in `matching` match in a text.
         """
-        from tokenizers import Tokenizer
-
         if not matching:
             return self.model_tokenizer()
         whole = json.loads(self._model_for(matching))
@@ -191,10 +187,8 @@ class Vocabulary:
         tokenizer.encode_special_tokens = True
         return tokenizer
 
-    def model_tokenizer(self, matching: Collection[AddedToken] = ()) -> "Tokenizer":
+    def model_tokenizer(self, matching: Collection[AddedToken] = ()) -> Tokenizer:
         """Return a new tokenizer for texts without any of the added tokens `matching`; it matches no added token."""
-        from tokenizers import Tokenizer
-
         return Tokenizer.from_str(self._model_for(matching))
 
     def _model_for(self, matching: Collection[AddedToken]) -> str:

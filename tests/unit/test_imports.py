@@ -395,18 +395,17 @@ def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() 
     assert {"ray"} == packages_after("pipeline.train.later_stream") & {"mlflow", "torch", "ray", "matplotlib"}
 
 
-def test_files_and_minimal_pairs_load_little_more_than_the_standard_library() -> None:
+def test_files_load_little_more_than_the_standard_library() -> None:
     ground = ("errors", "reporting", "command_line.stopping", "command_line.columns", "embed.memory")
     for module in (*(f"files.{name}" for name in ("retries", "local_files", "locations")), *ground):
         assert packages_after(f"pipeline.{module}") <= set(sys.stdlib_module_names), module
-    for module in ("files.storage", "evaluation.minimal_pairs.paradigms"):
-        assert packages_after(f"pipeline.{module}") - set(sys.stdlib_module_names) == {"pyarrow"}, module
+    assert packages_after("pipeline.files.storage") - set(sys.stdlib_module_names) == {"pyarrow"}
     assert packages_after("pipeline.model.host_copies") - set(sys.stdlib_module_names) == {"torch"}
 
 
-def test_benches_of_gpus_need_torch_numpy_pyarrow_and_safetensors_alone() -> None:
+def test_benches_of_gpus_need_no_ray_and_no_mlflow() -> None:
     modules = ["pipeline.bench.step", "pipeline.bench.train", "pipeline.bench.gpu"]
-    heavy = ["ray", "tokenizers", "sentencex", "mlflow", "rich", "requests", "transformers", "pandas"]
+    heavy = ["ray", "sentencex", "mlflow", "rich", "transformers", "pandas"]
     assert loaded_after([(modules, [*heavy, "pyarrow", "torch"])]) == [["pyarrow", "torch"]]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import storage
 from pipeline.files.locations import is_url
@@ -201,9 +203,6 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
-    # Imported here because a machine that trains on a file of tokens may lack it.
-    import requests
-
     storage.require_writable(setting, str(Path(folder).parent))
     report(f"{setting}: downloading {len(PARADIGMS)} files from {base} to {folder}")
     with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".blimp-") as temporary:
