@@ -348,7 +348,9 @@ def token_stream(
     Raises ConfigError if the settings cannot be used or differ from those of the checkpoint, DataError if the corpus or
     the vocabulary cannot be used, and CheckpointError if the checkpoint has no position.
     """
-    from pipeline.corpus.token_trainer import TokenStream  # here: pretraining has a position and batches of its own
+    # here: pretraining has a position and batches of its own, and has checked its corpus before Ray starts
+    from pipeline.corpus.given_pairs import require_fitting_pairs
+    from pipeline.corpus.token_trainer import TokenStream
 
     if not sampling.masks:
         raise ConfigError(
@@ -362,6 +364,7 @@ def token_stream(
         batch=replace(batch, rows_per_slot=batch.slot_rows),
         seed=seed,
     )
+    require_fitting_pairs(sampling, settings.corpus.formats, settings.corpus.folder)
     stream = TokenStream(
         run=storage.join(str(run_config.storage_path), str(run_config.name)),
         filesystem=run_config.storage_filesystem,
