@@ -282,7 +282,8 @@ class Dealing(DataConfig):
 
     Ray Train allows a function in place of each dataset, and passes its result to `configure` unchanged, one dataset at
     a time and when the workers ask for it. So here the functions return a stream, or a function that builds the stream
-    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them.
+    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them, with the same
+    execution options.
     """
 
     def configure(
