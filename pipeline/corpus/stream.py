@@ -18,15 +18,7 @@ from pipeline.config.data import FullSentences, Sampling
 from pipeline.config.flat import flatten
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.corpus.order import (
-    Cursor,
-    WindowRange,
-    offset,
-    permutation,
-    rows_of_round,
-    slots_by_rank,
-    window_ranges,
-)
+from pipeline.corpus.order import Cursor, WindowRange, offset, permutation, rows_of_round, slots_by_rank, window_ranges
 from pipeline.corpus.prepared import Corpus, Window, load_corpus
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import ConfigError, DataError
