@@ -56,7 +56,6 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
     """Measure the rate at which Ray Data's tasks make rows, and the peak memory in MB (see `Memory`)."""
     stream = blocks_for_ranks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
-    stream.context.enable_progress_bars = False
     with quiet_ray_data(), Memory() as memory:
         rate = _clocked(stream.iter_batches(batch_size=None, batch_format="pyarrow"), rows)
     return rate, memory.peak

@@ -18,15 +18,7 @@ from pipeline.config.data import FullSentences, Sampling
 from pipeline.config.flat import flatten
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
-from pipeline.corpus.order import (
-    Cursor,
-    WindowRange,
-    offset,
-    permutation,
-    rows_of_round,
-    slots_by_rank,
-    window_ranges,
-)
+from pipeline.corpus.order import Cursor, WindowRange, offset, permutation, rows_of_round, slots_by_rank, window_ranges
 from pipeline.corpus.prepared import Corpus, Window, load_corpus
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import ConfigError, DataError
@@ -282,7 +274,8 @@ class Dealing(DataConfig):
 
     Ray Train allows a function in place of each dataset, and passes its result to `configure` unchanged, one dataset at
     a time and when the workers ask for it. So here the functions return a stream, or a function that builds the stream
-    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them.
+    at that time, and `configure` makes the dataset. Other datasets are split as Ray Train splits them, with the same
+    execution options.
     """
 
     def configure(
@@ -348,7 +341,9 @@ def token_stream(
     Raises ConfigError if the settings cannot be used or differ from those of the checkpoint, DataError if the corpus or
     the vocabulary cannot be used, and CheckpointError if the checkpoint has no position.
     """
-    from pipeline.corpus.token_trainer import TokenStream  # here: pretraining has a position and batches of its own
+    # here: pretraining has a position and batches of its own, and has checked its corpus before Ray starts
+    from pipeline.corpus.given_pairs import require_fitting_pairs
+    from pipeline.corpus.token_trainer import TokenStream
 
     if not sampling.masks:
         raise ConfigError(
@@ -362,6 +357,7 @@ def token_stream(
         batch=replace(batch, rows_per_slot=batch.slot_rows),
         seed=seed,
     )
+    require_fitting_pairs(sampling, settings.corpus.formats, settings.corpus.folder)
     stream = TokenStream(
         run=storage.join(str(run_config.storage_path), str(run_config.name)),
         filesystem=run_config.storage_filesystem,

@@ -184,7 +184,6 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
     stream = blocks_for_ranks(stream_from_items(settings, [{"number": number} for number in numbers], same_rows), world)
     limit = ExecutionResources.for_limits(object_store_memory=bytes_ahead(round_rows, length))
     stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=limit)
-    stream.context.enable_progress_bars = False
     tokens, begun, cpu = 0, time.perf_counter(), time.process_time()
     for block in itertools.islice(
         stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ray.data import DataContext, ExecutionOptions, ExecutionResources
+from ray.data import ExecutionOptions, ExecutionResources
 from ray.data._internal.execution.operators.map_operator import MapOperator
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
@@ -43,9 +43,9 @@ def test_each_rank_receives_its_slots(
     settings = StreamSettings(
         corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=batch, seed=0
     )
-    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = blocks_for_ranks(build_stream(settings, None, 200), world)
     assert stream.context.custom_execution_callback_classes == [StreamLoop]
+    assert stream.context.execution_no_progress_timeout_s == -1 and not stream.context.enable_progress_bars
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     blocks = [block for block in stream.iter_batches(batch_size=None, batch_format="pyarrow") if block.num_rows]
     whole = blocks[: len(blocks) // world * world]
@@ -85,7 +85,6 @@ def test_blocks_arrive_while_rows_are_made_with_few_cpus(
             time.sleep(0.03)
             yield pa.table({"row": range(16)})
 
-    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = blocks_for_ranks(
         stream_from_items(settings, [{"number": number} for number in range(60)], rows_of_block), world
     )
@@ -97,7 +96,7 @@ def test_blocks_arrive_while_rows_are_made_with_few_cpus(
 
 
 def test_the_dealing_process_frees_dealt_blocks(
-    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     log, blocks = tmp_path / "log", 80
 
@@ -126,7 +125,6 @@ def test_the_dealing_process_frees_dealt_blocks(
         batch=Batch(rows_per_step=16, rows_per_slot=4),
         seed=0,
     )
-    monkeypatch.setattr(DataContext.get_current(), "enable_progress_bars", False)
     stream = blocks_for_ranks(
         stream_from_items(settings, [{"number": number} for number in range(blocks)], rows_of_block), 1
     )

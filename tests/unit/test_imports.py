@@ -80,7 +80,10 @@ LATE = {
     ),
     "workers of a trial are started only by trials with several": ("grid.tune -> grid.team",),
     "a lease is held only by runs in an object store": ("workflows.pretrain -> tracking.attempt",),
-    "rows for other trainers are loaded only by these": ("corpus.stream -> corpus.token_trainer",),
+    "rows for other trainers are loaded only by these": (
+        "corpus.stream -> corpus.token_trainer",
+        "corpus.stream -> corpus.given_pairs",
+    ),
     "a machine that trains on a file of tokens may lack sentencex": ("train.run_identity -> text.sentences",),
 }
 """Reason -> imports inside functions of modules of ours."""

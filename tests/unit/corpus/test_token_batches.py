@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.train import RunConfig
 
-from pipeline.config.data import FullSentences, NextSentence, Sampling, TwoCrops
+from pipeline.config.data import PAIRS, FullSentences, NextSentence, Sampling, TwoCrops
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor
 from pipeline.corpus.prepared import Corpus
@@ -178,3 +179,9 @@ def test_a_stream_begins_at_the_start_where_there_is_no_checkpoint(
     assert stream.batch.slot_rows == 32 and stream.settings["sampling.pairs"] == FullSentences.__name__
     with pytest.raises(ConfigError, match=r"sampling.pairs \(TwoCrops\) makes rows of whole texts"):
         token_stream(tiny_corpus, tiny_vocabulary, run, steps=3, batch=BATCH, sampling=Sampling(pairs=TwoCrops()))
+    with pytest.raises(
+        ConfigError, match=r"sampling.pairs \(FullSentences\) needs a corpus of documents, but .* pairs"
+    ):
+        token_stream(
+            replace(tiny_corpus, sources={"pairs.jsonl": {"format": PAIRS}}), tiny_vocabulary, run, steps=3, batch=BATCH
+        )
