@@ -10,7 +10,16 @@ from ray.actor import ActorHandle
 
 from pipeline.errors import ConfigError, TakenOver
 from pipeline.files import storage
-from pipeline.files.lease import LEASE_SECONDS, RENEW_SECONDS, Clock, Lease, LeaseHeld, LeaseLost, Record, in_store
+from pipeline.files.lease import (
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    Lease,
+    LeaseClock,
+    LeaseHeld,
+    LeaseLost,
+    LeaseRecord,
+    in_store,
+)
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import LEASE, newest_attempt, taken_over
 from pipeline.tracking.failures import failure_of
@@ -21,7 +30,7 @@ class Attempt:
 
     def __init__(self, folder: str, lease: Lease, report: Report) -> None:
         self.folder, self.lease, self.report = folder, lease, report
-        self.watched: Record | None = None
+        self.watched: LeaseRecord | None = None
         """Lease that this driver watched until it could take the run over; None if it had been released."""
         self.error: TakenOver | None = None
         """Set once another driver has taken the run over."""
@@ -54,7 +63,7 @@ class Attempt:
         if not self.lease.is_kept():
             self.report(f"note: the store of {self.folder} ignores conditions of writes: give this run one driver only")
 
-    def watching(self, before: Record) -> None:
+    def watching(self, before: LeaseRecord) -> None:
         """Report for whom this driver waits."""
         self.watched = before
         self.report(
@@ -89,7 +98,7 @@ def fenced(folder: str, tracker: ActorHandle, report: Report) -> Generator[Attem
         if is_main:  # in another thread, the run ends at its next checkpoint
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    with attempted(folder, Lease(stored, owner, Clock()), end_run, report) as attempt:
+    with attempted(folder, Lease(stored, owner, LeaseClock()), end_run, report) as attempt:
         yield attempt
 
 

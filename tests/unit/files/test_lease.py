@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.errors import CheckpointError
-from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, Record, Refused
+from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, LeaseRecord, PutRefused
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Generations:
         before, after, self.before_put, self.after_put = self.before_put, self.after_put, lambda: None, lambda: None
         before()
         if (version or {"version": "0"})["version"] != str(self.generation):
-            raise Refused(f"generation {self.generation}")
+            raise PutRefused(f"generation {self.generation}")
         self.content, self.generation = content, self.generation + 1
         answer = {"version": str(self.generation)}
         after()
@@ -75,7 +75,7 @@ def test_attempts_are_counted_and_a_released_lease_is_taken_at_once() -> None:
 
 def test_the_second_driver_of_two_is_refused_at_the_first_renewal() -> None:
     store = Generations()
-    first, watched = taken(store), list[Record]()
+    first, watched = taken(store), list[LeaseRecord]()
     watch = Watch(meanwhile=lambda: first.renew() if watch.waits == 3 else None)
     with pytest.raises(LeaseHeld) as refused:
         lease(store, "b", watch).take(0, watched.append)
@@ -145,7 +145,7 @@ def test_a_put_whose_answer_is_lost_is_found_to_have_arrived() -> None:
     first = taken(store)
 
     def lose_answer() -> None:
-        raise Refused("the library put it again")
+        raise PutRefused("the library put it again")
 
     for write in (first.renew, lambda: first.begin(3), first.renew):
         store.after_put = lose_answer
@@ -192,7 +192,7 @@ def test_a_store_that_is_away_or_refuses_both_of_two_puts_is_asked_again() -> No
 
         return raising
 
-    for error in (OSError("away"), Refused("409 Conflict")):
+    for error in (OSError("away"), PutRefused("409 Conflict")):
         store.before_put = fail(error)
         with pytest.raises(OSError):
             first.renew()

@@ -17,7 +17,7 @@ from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, TakenOver
 from pipeline.files import storage
-from pipeline.files.lease import Clock, InStore, Lease, Refused, in_store
+from pipeline.files.lease import InStore, Lease, LeaseClock, PutRefused, in_store
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import no_op
 from pipeline.saved import checkpoints
@@ -82,7 +82,7 @@ def module(training, tiny_config: Pretrain) -> torch.nn.Module:
     return training.module(tiny_config)
 
 
-class Watch(Clock):
+class Watch(LeaseClock):
     """A clock that goes on only while a driver waits."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -118,14 +118,14 @@ def test_an_object_is_created_once_and_replaced_only_at_its_version(folder: str,
     assert mine.read() is None
     version = mine.write(b"1", None)
     for stale in (None, {"e_tag": '"0"'}):
-        with pytest.raises(Refused):
+        with pytest.raises(PutRefused):
             mine.write(b"2", stale)
     newer = mine.write(b"2", version)
     assert mine.read() == (b"2", newer) and storage.read_bytes(f"{folder}/lease.json") == b"2"
-    with pytest.raises(Refused):
+    with pytest.raises(PutRefused):
         mine.write(b"3", version)
     storage.delete_file(f"{folder}/lease.json")
-    with pytest.raises(Refused):
+    with pytest.raises(PutRefused):
         mine.write(b"3", newer)
     assert in_store(str(tmp_path)) is None
 
