@@ -13,6 +13,7 @@
 """
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -220,11 +221,14 @@ def _version(about: Mapping[str, Any]) -> Version:
 
 
 def in_store(location: str) -> InStore | None:
-    """Return the object at a URL; None for a store that is neither S3 nor Google's. Raises OSError and ConfigError."""
+    """Return the object at a URL; None for a store that is neither S3 nor Google's. Raises OSError and ConfigError.
+
+    Also None for an emulator of Google's store: only Arrow knows its address, and obstore would ask Google.
+    """
     system, path = storage.filesystem(location)
     bucket, _, key = path.partition("/")
     options: Any = {"client_options": {"timeout": "15s", "allow_http": True}, "retry_config": {"max_retries": 2}}
-    if system.type_name == "gcs":
+    if system.type_name == "gcs" and not os.environ.get("CLOUD_STORAGE_EMULATOR_ENDPOINT"):
         return InStore(GCSStore(bucket, **options), key)
     if system.type_name != "s3":
         return None

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from obstore.store import GCSStore
 
 from pipeline.errors import CheckpointError
-from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, LeaseRecord, PutRefused
+from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, LeaseRecord, PutRefused, in_store
 
 
 @dataclass
@@ -229,3 +230,12 @@ def test_a_deleted_lease_is_lost_and_a_damaged_one_is_named() -> None:
     for content in (b"{", b"[]", b'{"attempt": 1}'):
         with pytest.raises(CheckpointError, match=r"^a lease is damaged \(.+\): delete it when no driver is left$"):
             taken(Generations(content=content, generation=3))
+
+
+def test_an_emulator_of_googles_store_has_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", raising=False)
+    location = "gs://anonymous@texts/runs/a/lease.json"
+    stored = in_store(location)
+    assert stored and isinstance(stored.store, GCSStore) and stored.key == "runs/a/lease.json"
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:9")
+    assert in_store(location) is None
