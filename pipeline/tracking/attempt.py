@@ -24,6 +24,8 @@ from pipeline.reporting import Report
 from pipeline.saved.checkpoints import LEASE, newest_attempt, taken_over
 from pipeline.tracking.failures import failure_of
 
+ONE_DRIVER = "give this run one driver only"
+
 
 class Attempt:
     """This driver's attempt at a run."""
@@ -61,7 +63,7 @@ class Attempt:
                 "wait for it, stop it (ray job stop), or choose another --name"
             ) from held
         if not self.lease.is_kept():
-            self.report(f"note: the store of {self.folder} ignores conditions of writes: give this run one driver only")
+            self.report(f"note: the store of {self.folder} ignores conditions of writes: {ONE_DRIVER}")
 
     def watching(self, before: LeaseRecord) -> None:
         """Report for whom this driver waits."""
@@ -81,12 +83,13 @@ class Attempt:
 
 @contextmanager
 def fenced(folder: str, tracker: ActorHandle, report: Report) -> Generator[Attempt | None]:
-    """Hold the lease of a run in this context; None for a URL that is neither s3:// nor gs://.
+    """Hold the lease of a run in this context; yield None for a store without leases (see `in_store`).
 
     Raises ConfigError if another driver holds the lease. If another driver takes it, this context raises TakenOver.
     """
     stored = in_store(storage.join(folder, LEASE))
     if stored is None:
+        report(f"note: runs in the store of {folder} have no lease: {ONE_DRIVER}")
         yield None
         return
     owner = f"{ray.get(tracker.owner.remote())} on {ray.util.get_node_ip_address()}"
@@ -126,12 +129,13 @@ def attempted(
     renewing = threading.Thread(target=renew, name="lease", daemon=True)
     renewing.start()
     try:
-        yield attempt
-    except (KeyboardInterrupt, SystemExit) as error:
+        try:
+            yield attempt
+        finally:
+            stopping.set()
+            renewing.join()
+            lease.release()
+    except (KeyboardInterrupt, SystemExit) as error:  # also from `end_run` while the thread is waited for
         if attempt.error:
             raise attempt.error from error
         raise
-    finally:
-        stopping.set()
-        renewing.join()
-        lease.release()

@@ -1,6 +1,8 @@
 """Drivers of one run in a bucket, against moto's server: one at a time, and what an overtaken one writes is void."""
 
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -179,6 +181,20 @@ def test_a_driver_that_lost_its_lease_stops_with_one_line(folder: str) -> None:
     storage.delete_file(f"{folder}/lease.json")
     with pytest.raises(TakenOver, match=r"was taken over by whoever deleted lease.json: this attempt \(4\) stops"):
         forgotten.begin(0)
+
+
+def test_a_lease_that_is_lost_while_the_driver_ends_is_said_in_one_line(folder: str) -> None:
+    lost = threading.Event()
+
+    def end_run(error: TakenOver) -> None:
+        lost.set()
+        time.sleep(0.05)  # until the main thread waits for this one
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with pytest.raises(TakenOver, match=r"was taken over by job 2 \(attempt 2\): this attempt \(1\) stops"):
+        with attempted(folder, lease(folder, "job 1"), end_run, pytest.fail, every=0.01):
+            storage.write_json(f"{folder}/lease.json", {"attempt": 2, "driver": "job 2", "holder": "b"})
+            assert lost.wait(10)
 
 
 def test_a_renewal_goes_on_after_the_store_was_away(folder: str) -> None:
