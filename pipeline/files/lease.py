@@ -138,7 +138,7 @@ class Lease:
         return found
 
     def renew(self) -> None:
-        """Show that this process lives. Raises LeaseLost, and OSError if storage fails."""
+        """Show that this process lives. Raises LeaseLost, OSError if storage fails, and CheckpointError as `read`."""
         with self.lock:
             record = self.held()
             self._write(replace(record, renewals=record.renewals + 1), self.version)
@@ -160,8 +160,8 @@ class Lease:
             return False
 
     def release(self) -> None:
-        """Let the next process take the lease at once. If storage fails, that process waits."""
-        with self.lock, suppress(OSError, LeaseLost):
+        """Let the next process take the lease at once. If storage fails, or the object is damaged, do nothing."""
+        with self.lock, suppress(OSError, LeaseLost, CheckpointError):
             self._write(replace(self.held(), released=True), self.version)
 
     def held(self) -> LeaseRecord:

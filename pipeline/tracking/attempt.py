@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import ray
 from ray.actor import ActorHandle
 
-from pipeline.errors import ConfigError, TakenOver
+from pipeline.errors import CheckpointError, ConfigError, TakenOver
 from pipeline.files import storage
 from pipeline.files.lease import (
     LEASE_SECONDS,
@@ -123,7 +123,7 @@ def attempted(
             except LeaseLost as lost:
                 end_run(attempt.superseded(lost))
                 return
-            except OSError:  # the next renewal may succeed, and nobody can take the lease while the store is away
+            except (OSError, CheckpointError):  # nobody can take the lease while the store is away, or it is damaged
                 continue
 
     renewing = threading.Thread(target=renew, name="lease", daemon=True)

@@ -230,6 +230,12 @@ def test_a_deleted_lease_is_lost_and_a_damaged_one_is_named() -> None:
     for content in (b"{", b"[]", b'{"attempt": 1}'):
         with pytest.raises(CheckpointError, match=r"^a lease is damaged \(.+\): delete it when no driver is left$"):
             taken(Generations(content=content, generation=3))
+    held = taken(damaged := Generations())
+    damaged.content, damaged.generation = b"{", 9
+    with pytest.raises(CheckpointError, match="^a lease is damaged"):
+        held.renew()
+    held.release()  # the run has ended all the same
+    assert damaged.content == b"{"
 
 
 def test_an_emulator_of_googles_store_has_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
