@@ -68,9 +68,19 @@ def _badness(about: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def write(trained: TrainedRun, splits: Mapping[str, Any]) -> str:
-    """Add the splits to the audit in the folder of the run, in place of earlier ones of the same names."""
+    """Add the splits to the audit in the folder of the run, in place of earlier ones of the same names.
+
+    Raises ConfigError if the file cannot be written, and CheckpointError if an earlier one is damaged.
+    """
     location = storage.join(trained.folder, run.AUDIT)
-    storage.write_json(location, run.read_audit(trained.folder) | dict(splits))
+    audited = run.read_audit(trained.folder) | dict(splits)
+    try:
+        storage.write_json(location, audited)
+    except OSError as error:
+        raise ConfigError(
+            f"{location} cannot be written: {storage.first_line(error)}; give access, and run the audit again, or use "
+            "what is printed above"
+        ) from error
     return location
 
 
@@ -106,10 +116,10 @@ def _text_lines(trained: TrainedRun, name: str, about: Mapping[str, Any]) -> Ite
     yield f"    python jobs/show.py seen {trained.folder} {first['step']} --row {first['row']}"
 
 
-def log(trained: TrainedRun, splits: Mapping[str, Any], report: Report) -> None:
-    """Log the table to the run in MLflow; if MLflow does not have the run, say so."""
+def log(trained: TrainedRun, report: Report) -> None:
+    """Log the table of all splits audited so far to the run in MLflow; if MLflow does not have the run, say so."""
     summary, run_id = run.read_summary(trained.folder) or {}, trained.recorded["mlflow_run_id"]
-    columns = ("split", *COUNTS, "step")
+    columns, splits = ("split", *COUNTS, "step"), run.read_audit(trained.folder)
     data = [[name, *(about[column] for column in columns[1:])] for name, about in splits.items()]
     try:
         uri = tracking_uri(summary.get("mlflow_uri"), trained.folder.rsplit("/", 2)[0])

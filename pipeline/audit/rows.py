@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.show.rows import text_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.ngrams import WordSpans, ragged
+from pipeline.text.ngrams import WHITE_SPACE, WordSpans, ragged
 from pipeline.text.vocabulary import Vocabulary
 
 
@@ -32,7 +32,7 @@ class TokenTexts:
         texts = [" " if token in special else text_of(vocabulary, [id]) for id, token in enumerate(vocabulary.tokens)]
         if vocabulary.keeps_spaces:
             texts = [f" {text}" if text[:1].isupper() else text for text in texts]
-        encoded = [text.lower().encode(errors="replace") for text in texts]
+        encoded = [WHITE_SPACE.sub(" ", text).lower().encode(errors="replace") for text in texts]
         data = np.frombuffer(b"".join(encoded), np.uint8)
         return cls(cls_id=vocabulary.cls_id, data=data, offsets=np.cumsum([0, *map(len, encoded)]))
 

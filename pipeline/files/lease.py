@@ -13,6 +13,7 @@
 """
 
 import json
+import os
 import secrets
 import threading
 import time
@@ -37,7 +38,7 @@ Version = dict[str, str]
 """ETag (S3) and generation (Google) of an object."""
 
 
-class Refused(Exception):
+class PutRefused(Exception):
     """A conditional put was refused, because the object has changed since it was read."""
 
 
@@ -48,10 +49,10 @@ class Conditional(Protocol):
         """Return the content and its version; None if the object does not exist. Raises OSError."""
 
     def write(self, content: bytes, version: Version | None) -> Version:
-        """Replace a version; for None, create the object. Raises Refused, and OSError if storage fails."""
+        """Replace a version; for None, create the object. Raises PutRefused, and OSError if storage fails."""
 
 
-class Clock:
+class LeaseClock:
     """The clock of this process; tests have others."""
 
     def now(self) -> float:
@@ -62,7 +63,7 @@ class Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class LeaseRecord:
     """Content of a lease."""
 
     attempt: int
@@ -77,34 +78,34 @@ class Record:
 
 
 class LeaseHeld(Exception):
-    """Another process holds the lease; the only argument is its Record."""
+    """Another process holds the lease; the only argument is its record."""
 
 
 class LeaseLost(Exception):
-    """Another process took the lease; the only argument is its Record, or None if the object is gone."""
+    """Another process took the lease; the only argument is its record, or None if the object is gone."""
 
 
 class Lease:
     """A lease of this process. Its methods may be called from several threads."""
 
-    def __init__(self, stored: Conditional, driver: str, clock: Clock) -> None:
+    def __init__(self, stored: Conditional, driver: str, clock: LeaseClock) -> None:
         self.stored, self.driver, self.clock = stored, driver, clock
         self.holder = secrets.token_hex(8)
         self.lock = threading.Lock()
         self.version: Version | None = None
-        self.record: Record | None = None
+        self.record: LeaseRecord | None = None
         """Record that this process wrote last; None before `take`."""
 
-    def read(self) -> tuple[Record, Version] | None:
+    def read(self) -> tuple[LeaseRecord, Version] | None:
         """Return what the store has now; None for nothing. Raises OSError, and CheckpointError for a damaged object."""
         if (found := self.stored.read()) is None:
             return None
         try:
-            return Record(**storage.parse_json(found[0])), found[1]
+            return LeaseRecord(**storage.parse_json(found[0])), found[1]
         except (ValueError, TypeError) as error:
             raise CheckpointError(f"a lease is damaged ({error}): delete it when no driver is left") from error
 
-    def take(self, least: int, watching: Callable[[Record], None]) -> None:
+    def take(self, least: int, watching: Callable[[LeaseRecord], None]) -> None:
         """Take the lease, with a number above `least`. Raises LeaseHeld, and OSError if storage fails.
 
         `watching` is called before this process watches a lease that was not released.
@@ -117,14 +118,14 @@ class Lease:
         number = 1 + max(least, before.attempt if before else 0)
         began = before.began if before else {}
         try:
-            self._write(Record(attempt=number, driver=self.driver, holder=self.holder, began=began), version)
+            self._write(LeaseRecord(attempt=number, driver=self.driver, holder=self.holder, began=began), version)
         except LeaseLost as error:
             (newer,) = error.args
             if newer is None:
                 raise OSError("the lease was deleted while it was taken") from error
             raise LeaseHeld(newer) from error
 
-    def _watched(self, found: tuple[Record, Version]) -> tuple[Record, Version] | None:
+    def _watched(self, found: tuple[LeaseRecord, Version]) -> tuple[LeaseRecord, Version] | None:
         """Return the lease once it may be taken; None if it was deleted. Raises LeaseHeld if it was renewed."""
         since = self.clock.now()
         while self.clock.now() - since < LEASE_SECONDS:
@@ -137,7 +138,7 @@ class Lease:
         return found
 
     def renew(self) -> None:
-        """Show that this process lives. Raises LeaseLost, and OSError if storage fails."""
+        """Show that this process lives. Raises LeaseLost, OSError if storage fails, and CheckpointError as `read`."""
         with self.lock:
             record = self.held()
             self._write(replace(record, renewals=record.renewals + 1), self.version)
@@ -154,25 +155,25 @@ class Lease:
         with self.lock:
             try:
                 self.version = self.stored.write(_content(self.held()), None)
-            except Refused:
+            except PutRefused:
                 return True
             return False
 
     def release(self) -> None:
-        """Let the next process take the lease at once. If storage fails, that process waits."""
-        with self.lock, suppress(OSError, LeaseLost):
+        """Let the next process take the lease at once. If storage fails, or the object is damaged, do nothing."""
+        with self.lock, suppress(OSError, LeaseLost, CheckpointError):
             self._write(replace(self.held(), released=True), self.version)
 
-    def held(self) -> Record:
+    def held(self) -> LeaseRecord:
         """Return what this process wrote last."""
         assert self.record is not None, "take the lease first"
         return self.record
 
-    def _write(self, record: Record, version: Version | None) -> None:
+    def _write(self, record: LeaseRecord, version: Version | None) -> None:
         """Replace `version`. Raises LeaseLost if another process has written since, and OSError if storage fails."""
         try:
             self.version = self.stored.write(_content(record), version)
-        except Refused as error:
+        except PutRefused as error:
             found = self.read()
             if found and found[1] == version:  # two puts met, and the store refused both
                 raise OSError(storage.first_line(error)) from error
@@ -185,7 +186,7 @@ class Lease:
         self.record = record
 
 
-def _content(record: Record) -> bytes:
+def _content(record: LeaseRecord) -> bytes:
     return json.dumps(asdict(record)).encode()
 
 
@@ -209,7 +210,7 @@ class InStore:
         try:
             return _version(obstore.put(self.store, self.key, content, mode=mode))
         except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:  # not found: it was deleted
-            raise Refused(storage.first_line(error)) from error
+            raise PutRefused(storage.first_line(error)) from error
         except BaseError as error:
             raise OSError(storage.first_line(error)) from error
 
@@ -220,11 +221,14 @@ def _version(about: Mapping[str, Any]) -> Version:
 
 
 def in_store(location: str) -> InStore | None:
-    """Return the object at a URL; None for a store that is neither S3 nor Google's. Raises OSError and ConfigError."""
+    """Return the object at a URL; None for a store that is neither S3 nor Google's. Raises OSError and ConfigError.
+
+    Also None for an emulator of Google's store: only Arrow knows its address, and obstore would ask Google.
+    """
     system, path = storage.filesystem(location)
     bucket, _, key = path.partition("/")
     options: Any = {"client_options": {"timeout": "15s", "allow_http": True}, "retry_config": {"max_retries": 2}}
-    if system.type_name == "gcs":
+    if system.type_name == "gcs" and not os.environ.get("CLOUD_STORAGE_EMULATOR_ENDPOINT"):
         return InStore(GCSStore(bucket, **options), key)
     if system.type_name != "s3":
         return None

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DataError
 from pipeline.files import storage
-from pipeline.tables.content import bare_name, content_of, lines, text_lines
+from pipeline.tables.content import SURROGATE, bare_name, content_of, lines, text_lines
 from pipeline.tables.separated import csv_rows
 from pipeline.text.ngrams import LEAST_WORDS, WordSpans
 
@@ -25,7 +25,7 @@ def texts_of(location: str) -> list[str]:
     columns: dict[str, dict[str, None]] = {}
     for column, text in _cells(location):
         if text.strip():
-            columns.setdefault(column, {})[text] = None
+            columns.setdefault(column, {})[SURROGATE.sub("\ufffd", text)] = None
     if len(columns) > 1:
         columns = {name: texts for name, texts in columns.items() if WordSpans.of(texts).lengths.max() >= LEAST_WORDS}
     if not columns:

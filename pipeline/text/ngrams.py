@@ -6,6 +6,7 @@ is found nowhere: its words come together by chance.
 Hashes of words sieve the positions of a text; what passes the sieve is compared byte by byte.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -21,6 +22,8 @@ LEAST_WORDS = 5
 """Minimum words of a text that can be told from chance."""
 PART_CHARACTERS = 1_000_000
 """Characters that are searched together: an array of as many numbers has 8 MB."""
+WHITE_SPACE = re.compile(r"[^\S \n]")
+"""White space that `sketches.word_spans` does not know, such as a tab or a no-break space."""
 SIEVE_BITS = 4
 """The sieve has 2^4 entries or more per distinct run, so at most a sixteenth of other positions passes it."""
 
@@ -41,7 +44,7 @@ class WordSpans:
     @classmethod
     def of(cls, texts: Iterable[str]) -> "WordSpans":
         """Normalise texts and find their words."""
-        parts = [normalized(f"{text}\n") for text in texts]
+        parts = [normalized(WHITE_SPACE.sub(" ", f"{text}\n")) for text in texts]
         return cls.of_bytes(np.frombuffer(b"".join(parts), np.uint8), np.cumsum([0, *map(len, parts)]))
 
     @classmethod

@@ -8,12 +8,23 @@ from contextlib import contextmanager, suppress
 import ray
 from ray.actor import ActorHandle
 
-from pipeline.errors import ConfigError, TakenOver
+from pipeline.errors import CheckpointError, ConfigError, TakenOver
 from pipeline.files import storage
-from pipeline.files.lease import LEASE_SECONDS, RENEW_SECONDS, Clock, Lease, LeaseHeld, LeaseLost, Record, in_store
+from pipeline.files.lease import (
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    Lease,
+    LeaseClock,
+    LeaseHeld,
+    LeaseLost,
+    LeaseRecord,
+    in_store,
+)
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import LEASE, newest_attempt, taken_over
 from pipeline.tracking.failures import failure_of
+
+ONE_DRIVER = "give this run one driver only"
 
 
 class Attempt:
@@ -21,7 +32,7 @@ class Attempt:
 
     def __init__(self, folder: str, lease: Lease, report: Report) -> None:
         self.folder, self.lease, self.report = folder, lease, report
-        self.watched: Record | None = None
+        self.watched: LeaseRecord | None = None
         """Lease that this driver watched until it could take the run over; None if it had been released."""
         self.error: TakenOver | None = None
         """Set once another driver has taken the run over."""
@@ -52,9 +63,9 @@ class Attempt:
                 "wait for it, stop it (ray job stop), or choose another --name"
             ) from held
         if not self.lease.is_kept():
-            self.report(f"note: the store of {self.folder} ignores conditions of writes: give this run one driver only")
+            self.report(f"note: the store of {self.folder} ignores conditions of writes: {ONE_DRIVER}")
 
-    def watching(self, before: Record) -> None:
+    def watching(self, before: LeaseRecord) -> None:
         """Report for whom this driver waits."""
         self.watched = before
         self.report(
@@ -72,12 +83,13 @@ class Attempt:
 
 @contextmanager
 def fenced(folder: str, tracker: ActorHandle, report: Report) -> Generator[Attempt | None]:
-    """Hold the lease of a run in this context; None for a URL that is neither s3:// nor gs://.
+    """Hold the lease of a run in this context; yield None for a store without leases (see `in_store`).
 
     Raises ConfigError if another driver holds the lease. If another driver takes it, this context raises TakenOver.
     """
     stored = in_store(storage.join(folder, LEASE))
     if stored is None:
+        report(f"note: runs in the store of {folder} have no lease: {ONE_DRIVER}")
         yield None
         return
     owner = f"{ray.get(tracker.owner.remote())} on {ray.util.get_node_ip_address()}"
@@ -89,7 +101,7 @@ def fenced(folder: str, tracker: ActorHandle, report: Report) -> Generator[Attem
         if is_main:  # in another thread, the run ends at its next checkpoint
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    with attempted(folder, Lease(stored, owner, Clock()), end_run, report) as attempt:
+    with attempted(folder, Lease(stored, owner, LeaseClock()), end_run, report) as attempt:
         yield attempt
 
 
@@ -111,18 +123,19 @@ def attempted(
             except LeaseLost as lost:
                 end_run(attempt.superseded(lost))
                 return
-            except OSError:  # the next renewal may succeed, and nobody can take the lease while the store is away
+            except (OSError, CheckpointError):  # nobody can take the lease while the store is away, or it is damaged
                 continue
 
     renewing = threading.Thread(target=renew, name="lease", daemon=True)
     renewing.start()
     try:
-        yield attempt
-    except (KeyboardInterrupt, SystemExit) as error:
+        try:
+            yield attempt
+        finally:
+            stopping.set()
+            renewing.join()
+            lease.release()
+    except (KeyboardInterrupt, SystemExit) as error:  # also from `end_run` while the thread is waited for
         if attempt.error:
             raise attempt.error from error
         raise
-    finally:
-        stopping.set()
-        renewing.join()
-        lease.release()

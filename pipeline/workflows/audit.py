@@ -24,9 +24,8 @@ def audit(config: Audit, report: Report) -> dict[str, Any]:
     cluster.connect(None)
     with cluster.ray_errors_as_cluster_lost():
         splits = receipt(trained, texts, *search(trained, texts, report))
-    location = write(trained, splits)
-    for line in lines(trained, splits):
+    for line in lines(trained, splits):  # first, because the folder of another's run may be read-only
         report(line)
-    report(f"all of it is in {location}; an export's card will have the table")
-    log(trained, splits, report)
+    report(f"all of it is in {write(trained, splits)}; an export's card will have the table")
+    log(trained, report)
     return splits

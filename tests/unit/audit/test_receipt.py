@@ -1,13 +1,15 @@
 """The lines and the file of an audit, and the one-line errors."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mlflow import MlflowClient
 
 from jobs.audit import main
-from pipeline.audit.receipt import lines, receipt, write
+from pipeline.audit.receipt import lines, log, receipt, write
 from pipeline.audit.search import MOST_SIGHTS, InCorpus, Sight, Sightings
 from pipeline.audit.steps import StepFinder, Stretch, TrainedRun
 from pipeline.audit.texts import AuditTexts
@@ -16,9 +18,11 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.stream import StreamSettings
+from pipeline.errors import ConfigError
 from pipeline.export.audited import audited
 from pipeline.saved import run
 from pipeline.text.vocabulary import Vocabulary
+from tests.conftest import new_store
 
 BATCH = Batch(rows_per_step=4, rows_per_slot=2)
 PHASE = Phase(first=0, end=9, sampling=Pretrain().sampling, batch=BATCH)
@@ -120,6 +124,24 @@ def test_a_later_audit_replaces_only_its_own_splits_and_the_card_shows_all(tmp_p
     assert section.startswith("## Test sets in the training text\n") and "up to step 6, 9." in section
     assert "| dev | 4 | 0 | 3 | 1 |\n| test | 2 | 7 | 2 | 0 |" in section
     assert audited(run.read_audit(str(tmp_path / "other"))) == ""
+    with pytest.raises(ConfigError, match="/x/audit.json cannot be written: .*Not a directory.*; give access"):
+        write(a_run(tmp_path / "audit.json" / "x"), splits)
+
+
+def test_the_table_in_mlflow_has_the_splits_of_earlier_audits_too(tmp_path: Path) -> None:
+    splits = receipt(a_run(tmp_path), TEXTS, IN_CORPUS, STEPS, {})
+    folder, store = tmp_path / "runs" / "a", new_store(tmp_path)
+    client = MlflowClient(store)
+    experiment = client.create_experiment("a", artifact_location=f"file://{tmp_path}/artifacts")
+    run_id = client.create_run(experiment).info.run_id
+    trained = replace(a_run(folder), recorded={"identity": {}, "mlflow_run_id": run_id})
+    (folder / "summary.json").parent.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"steps": 6, "mlflow_uri": store}))
+    for name in splits:
+        write(trained, {name: splits[name]})
+        log(trained, pytest.fail)
+    logged = json.loads(next(tmp_path.glob("artifacts/*/artifacts/audit.json")).read_text())
+    assert logged["data"] == [["dev", 4, 0, 3, 1, 6], ["test", 2, 0, 2, 0, 6]]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from obstore.store import GCSStore
 
 from pipeline.errors import CheckpointError
-from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, Record, Refused
+from pipeline.files.lease import Lease, LeaseHeld, LeaseLost, LeaseRecord, PutRefused, in_store
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Generations:
         before, after, self.before_put, self.after_put = self.before_put, self.after_put, lambda: None, lambda: None
         before()
         if (version or {"version": "0"})["version"] != str(self.generation):
-            raise Refused(f"generation {self.generation}")
+            raise PutRefused(f"generation {self.generation}")
         self.content, self.generation = content, self.generation + 1
         answer = {"version": str(self.generation)}
         after()
@@ -75,7 +76,7 @@ def test_attempts_are_counted_and_a_released_lease_is_taken_at_once() -> None:
 
 def test_the_second_driver_of_two_is_refused_at_the_first_renewal() -> None:
     store = Generations()
-    first, watched = taken(store), list[Record]()
+    first, watched = taken(store), list[LeaseRecord]()
     watch = Watch(meanwhile=lambda: first.renew() if watch.waits == 3 else None)
     with pytest.raises(LeaseHeld) as refused:
         lease(store, "b", watch).take(0, watched.append)
@@ -145,7 +146,7 @@ def test_a_put_whose_answer_is_lost_is_found_to_have_arrived() -> None:
     first = taken(store)
 
     def lose_answer() -> None:
-        raise Refused("the library put it again")
+        raise PutRefused("the library put it again")
 
     for write in (first.renew, lambda: first.begin(3), first.renew):
         store.after_put = lose_answer
@@ -192,7 +193,7 @@ def test_a_store_that_is_away_or_refuses_both_of_two_puts_is_asked_again() -> No
 
         return raising
 
-    for error in (OSError("away"), Refused("409 Conflict")):
+    for error in (OSError("away"), PutRefused("409 Conflict")):
         store.before_put = fail(error)
         with pytest.raises(OSError):
             first.renew()
@@ -229,3 +230,18 @@ def test_a_deleted_lease_is_lost_and_a_damaged_one_is_named() -> None:
     for content in (b"{", b"[]", b'{"attempt": 1}'):
         with pytest.raises(CheckpointError, match=r"^a lease is damaged \(.+\): delete it when no driver is left$"):
             taken(Generations(content=content, generation=3))
+    held = taken(damaged := Generations())
+    damaged.content, damaged.generation = b"{", 9
+    with pytest.raises(CheckpointError, match="^a lease is damaged"):
+        held.renew()
+    held.release()  # the run has ended all the same
+    assert damaged.content == b"{"
+
+
+def test_an_emulator_of_googles_store_has_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", raising=False)
+    location = "gs://anonymous@texts/runs/a/lease.json"
+    stored = in_store(location)
+    assert stored and isinstance(stored.store, GCSStore) and stored.key == "runs/a/lease.json"
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:9")
+    assert in_store(location) is None

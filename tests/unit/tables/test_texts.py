@@ -35,6 +35,11 @@ def test_parquet(tmp_path: Path) -> None:
     assert texts_of(str(tmp_path / "t.parquet")) == [ONE, TWO, "no"]
 
 
+def test_half_a_surrogate_pair_of_json_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(r'["The words of a post \ud83d\ude00 and half \ud83d"]')
+    assert texts_of(str(tmp_path / "t.json")) == ["The words of a post \U0001f600 and half \ufffd"]
+
+
 def test_files_without_text_and_unreadable_ones_are_refused(tmp_path: Path) -> None:
     for name, content, message in (
         ("empty.txt", b"\n \n", "empty.txt has no text: give a file with a text of 5 words or more"),

@@ -63,3 +63,12 @@ def test_parts_hold_all_texts_once() -> None:
     texts = ["a" * 600_000, "b" * 500_000, "c", "d" * 3_000_000, "e"]
     assert [(start, len(part)) for start, part in parts_of(texts)] == [(0, 2), (2, 2), (4, 1)]
     assert list(parts_of([])) == []
+
+
+def test_any_white_space_ends_a_word() -> None:
+    text = "One\u00a0two\tthree  four\r\nfive\u3000six"
+    words = WordSpans.of([text])
+    assert [words.data[a:b].tobytes().decode() for a, b in zip(words.starts, words.stops)] == [
+        "one", "two", "three", "four", "five", "six"
+    ]  # fmt: skip
+    assert len(TextFinder(WordSpans.of(["one two three four five six"])).find(words).at) == 1

@@ -1,6 +1,8 @@
 """Drivers of one run in a bucket, against moto's server: one at a time, and what an overtaken one writes is void."""
 
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +19,7 @@ from pipeline.config.training import AdamW, Checkpoints
 from pipeline.corpus.order import Cursor
 from pipeline.errors import ConfigError, TakenOver
 from pipeline.files import storage
-from pipeline.files.lease import Clock, InStore, Lease, Refused, in_store
+from pipeline.files.lease import InStore, Lease, LeaseClock, PutRefused, in_store
 from pipeline.optim.build import build_optimizer
 from pipeline.reporting import no_op
 from pipeline.saved import checkpoints
@@ -82,7 +84,7 @@ def module(training, tiny_config: Pretrain) -> torch.nn.Module:
     return training.module(tiny_config)
 
 
-class Watch(Clock):
+class Watch(LeaseClock):
     """A clock that goes on only while a driver waits."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -118,14 +120,14 @@ def test_an_object_is_created_once_and_replaced_only_at_its_version(folder: str,
     assert mine.read() is None
     version = mine.write(b"1", None)
     for stale in (None, {"e_tag": '"0"'}):
-        with pytest.raises(Refused):
+        with pytest.raises(PutRefused):
             mine.write(b"2", stale)
     newer = mine.write(b"2", version)
     assert mine.read() == (b"2", newer) and storage.read_bytes(f"{folder}/lease.json") == b"2"
-    with pytest.raises(Refused):
+    with pytest.raises(PutRefused):
         mine.write(b"3", version)
     storage.delete_file(f"{folder}/lease.json")
-    with pytest.raises(Refused):
+    with pytest.raises(PutRefused):
         mine.write(b"3", newer)
     assert in_store(str(tmp_path)) is None
 
@@ -179,6 +181,20 @@ def test_a_driver_that_lost_its_lease_stops_with_one_line(folder: str) -> None:
     storage.delete_file(f"{folder}/lease.json")
     with pytest.raises(TakenOver, match=r"was taken over by whoever deleted lease.json: this attempt \(4\) stops"):
         forgotten.begin(0)
+
+
+def test_a_lease_that_is_lost_while_the_driver_ends_is_said_in_one_line(folder: str) -> None:
+    lost = threading.Event()
+
+    def end_run(error: TakenOver) -> None:
+        lost.set()
+        time.sleep(0.05)  # until the main thread waits for this one
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with pytest.raises(TakenOver, match=r"was taken over by job 2 \(attempt 2\): this attempt \(1\) stops"):
+        with attempted(folder, lease(folder, "job 1"), end_run, pytest.fail, every=0.01):
+            storage.write_json(f"{folder}/lease.json", {"attempt": 2, "driver": "job 2", "holder": "b"})
+            assert lost.wait(10)
 
 
 def test_a_renewal_goes_on_after_the_store_was_away(folder: str) -> None:
