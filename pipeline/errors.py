@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 LONGEST_SHOWN = 60
 """Maximum characters of a value in a message."""
@@ -21,6 +22,14 @@ class PipelineError(Exception):
     """Base class of errors that a job reports in one line; the job then returns `exit_code`."""
 
     exit_code = 2
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Ray pickles a worker's error. Pickle would give the finished message to the __init__ that writes it.
+        return _with_message, (type(self), self.args), vars(self)
+
+
+def _with_message(kind: type[PipelineError], arguments: tuple[Any, ...]) -> PipelineError:
+    return kind.__new__(kind, *arguments)
 
 
 class ConfigError(PipelineError):
@@ -58,6 +67,12 @@ class ClusterLost(PipelineError):
     """
 
     exit_code = 1
+
+
+def class_of(error: PipelineError) -> type[PipelineError]:
+    """Return the error's class, or its nearest base, in this module; it can be called with a message alone."""
+    kinds = (kind for kind in type(error).__mro__ if issubclass(kind, PipelineError))
+    return next(kind for kind in kinds if kind.__module__ == __name__)
 
 
 def shown(value: object) -> str:

@@ -1,6 +1,6 @@
 """Compare the speed of our training step and of transformers' training step, with the same batches and dropout.
 
-The bench needs only torch and numpy, so it runs on any machine with a GPU. The comparison also needs transformers.
+The bench needs only torch, NumPy and pyarrow. The comparison also needs transformers.
 DeBERTa is measured with masked tokens and the plain head, because transformers has neither its enhanced mask decoder
 nor its head for replaced tokens.
 

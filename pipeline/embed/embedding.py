@@ -25,7 +25,7 @@ from pipeline.embed.folder import (
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import VectorModel
 from pipeline.embed.texts import CHARACTERS_BEFORE, InputColumns, short_names, text_tables
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, class_of
 from pipeline.model.int8 import INT8_SCHEME
 from pipeline.model.watching import each_batch
 from pipeline.on_ray.answering import AnswerProgress
@@ -128,7 +128,7 @@ class Embedding:
                 lambda share: self.note((file, part), share * table.num_rows),
             )
         except PipelineError as error:
-            return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
+            return part_row(file, error=class_of(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)
         self.note((file, part), 0.0)
         return part_row(file, part=part, rows=table.num_rows)

@@ -13,7 +13,7 @@ from pipeline.config.objective import DistilledVectors
 from pipeline.embed.description import Description
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.embed.model import VectorModel, describe
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, class_of
 from pipeline.objectives.distilled_vectors import Embed
 from pipeline.reporting import Report
 from pipeline.saved.recipe import stated_recipe
@@ -101,7 +101,7 @@ def _load(location: str, prompt: str | None) -> VectorModel:
     try:
         model = load_encoder(location, "cpu")
     except (CheckpointError, ConfigError) as error:
-        raise type(error)(f"{SETTING} {error}") from error
+        raise class_of(error)(f"{SETTING} {error}") from error
     trained = model.tuned is not None and KINDS[model.tuned.about.task.kind].makes_vectors
     if not trained and stated_recipe(model.location) is None:
         raise CheckpointError(

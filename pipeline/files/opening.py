@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from pipeline.errors import DataError
 from pipeline.files import storage
+from pipeline.files.retries import with_retries
 from pipeline.files.web import WEB, WebStream
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
@@ -59,7 +60,8 @@ class Opened:
 class LocatedStream(io.RawIOBase):
     """Raw stream that raises its read errors as DataError, to distinguish them from errors of decompression.
 
-    The messages name the stream's location. `given` counts the bytes read.
+    Transient errors of storage are retried: a read that failed has not moved the stream. The messages name the stream's
+    location. `given` counts the bytes read.
     """
 
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
@@ -83,7 +85,7 @@ class LocatedStream(io.RawIOBase):
 
     def guarded(self, call: Any, argument: Any) -> Any:
         try:
-            return call(argument)
+            return with_retries(lambda: call(argument))
         except Exception as error:  # file systems and web clients raise their own types
             raise DataError(f"{self.location} cannot be read: {storage.first_line(error)}") from error
 
@@ -131,12 +133,12 @@ def _open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
 def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[bytes]:
     """Yield a file's decompressed contents in blocks of at most 256 KiB.
 
-    The compression is taken from the file's name, else from its first bytes. Raises CutOff, Damaged or ExpandsTooFar
+    The compression is taken from the file's first bytes, else from its name. Raises CutOff, Damaged or ExpandsTooFar
     after yielding all data before the error, and DataError if the file cannot be read.
     """
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
-        compression, stream = compression_by_name(location) or _compression_by_magic(source.peek(16)), source
+        compression, stream = _compression_by_magic(source.peek(16)) or compression_by_name(location), source
         if compression is not None:
             # Imported here because smart_open imports every installed cloud library.
             from smart_open.compression import compression_wrapper

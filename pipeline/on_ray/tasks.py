@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline import errors
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, class_of
 from pipeline.files.retries import with_retries
 from pipeline.reporting import Report
 
@@ -102,7 +102,7 @@ def _result_or_error(call: Callable[[], Row], failed: Row) -> Row:
     try:
         return with_retries(call) | {"error": "", "message": ""}
     except PipelineError as error:
-        return failed | {"error": type(error).__name__, "message": str(error)}
+        return failed | {"error": class_of(error).__name__, "message": str(error)}
 
 
 def _results(executor: Executor, items: Sequence[Any], operators: Sequence[Operator]) -> Iterator[Any]:

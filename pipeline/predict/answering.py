@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.config.predict import Predict
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, class_of
 from pipeline.on_ray.answering import AnswerProgress
 from pipeline.predict import model
 from pipeline.predict.inputs import RowFile, digest_of
@@ -64,7 +64,7 @@ class Answering:
             answers, empty = model.answer_table(self.model, table, *asked)
         except PipelineError as error:
             rows = f"rows {given.first} to {given.first + table.num_rows - 1}"
-            return part_row(file, error=type(error)(f"{self.files[file].location}, {rows}: {error}"))
+            return part_row(file, error=class_of(error)(f"{self.files[file].location}, {rows}: {error}"))
         self.parts.publish(
             file, given.part, output_columns(table, self.files[file]), answers, empty, self.model.precision
         )

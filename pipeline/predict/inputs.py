@@ -247,7 +247,7 @@ def _read_table(file: RowFile) -> Iterator[dict[str, Any]]:
     table = open_table(file.location, ".jsonl")
     require_once(file.location, table.names or ())
     for _, row in BadRows().usable(table.rows):
-        yield row if table.names else _without_surrogates(row)
+        yield dict(zip(table.names, row)) if table.names else _without_surrogates(row)
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline import errors
 from pipeline.config.embed import Embed
 from pipeline.config.predict import Predict
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, class_of
 from pipeline.on_ray.answering import AnswerProgress
 from pipeline.predict.inputs import RowFile, cut_by_characters, parts_of, rows_of
 from pipeline.predict.parts import Parts
@@ -57,7 +57,7 @@ def part_row(
     error: PipelineError | None = None,
 ) -> pa.Table:
     """Return a table of one row, schema PART."""
-    kind, message = (type(error).__name__, str(error)) if error else ("", "")
+    kind, message = (class_of(error).__name__, str(error)) if error else ("", "")
     return pa.Table.from_pylist(
         [
             {"file": file, "part": part, "rows": rows, "first": first, "table": table, "parts": parts}

@@ -38,7 +38,7 @@ def existing_file(location: str) -> str | None:
 def content_of(location: str) -> bytes:
     """Return the bytes of a local file or URL, decompressed if the file is compressed.
 
-    The compression is detected from the file name, else from the first bytes. Raises DataError if the file cannot be
+    The compression is detected from the first bytes, else from the file name. Raises DataError if the file cannot be
     read or decompressed.
     """
     try:
@@ -100,7 +100,12 @@ def _blocks(location: str) -> Iterator[bytes]:
 
 
 def _damaged(location: str, after: str, error: Exception) -> DataError:
-    """Return the error for compressed data that are cut off or damaged."""
+    """Return the error for compressed data that are cut off or damaged, or expand too far."""
+    if isinstance(error, opening.ExpandsTooFar):
+        return DataError(
+            f"{location} is more than {opening.EXPANSION_LIMIT} times as large when it is decompressed: decompress it, "
+            "and give the plain file"
+        )
     reason = storage.first_line(error.__cause__ or error)
     return DataError(f"{location} cannot be read{after} ({reason}): give a plain or compressed file that can be read")
 
@@ -111,5 +116,5 @@ def _utf8(location: str, number: int, line: bytes) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{location}:{number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
+            f"{location}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
         ) from None

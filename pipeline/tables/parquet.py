@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import DataError
 from pipeline.files import storage
 from pipeline.files.opening import compression_by_name
+from pipeline.files.retries import with_retries
 from pipeline.tables.content import EmptyTable, content_of
 
 BATCH_ROWS = 8_192
@@ -44,7 +45,7 @@ def _opened(location: str) -> Generator[pq.ParquetFile]:
             source = pa.BufferReader(content_of(location))
         else:
             system, path = storage.filesystem(location)
-            source = system.open_input_file(path)
+            source = with_retries(lambda: system.open_input_file(path))
         if not source.size():
             raise EmptyTable(location)
         with pq.ParquetFile(source) as file:

@@ -39,7 +39,8 @@ class Table:
 
     names: list[str] | None
     """Columns of all rows, as the header names them; None for JSON, whose rows name their own columns."""
-    rows: Rows
+    rows: Iterator[tuple[int, Any]]
+    """Yields (number, fields in the order of `names`, or an object of JSON, or BadRow), as Rows does."""
 
 
 def open_table(location: str, otherwise: str | None = None) -> Table:
@@ -85,8 +86,9 @@ def rows_in(
     if not table.names:
         raise EmptyTable(location)
     require_columns(location, table.names, columns, f"{remedy} (no header line? put one before the rows)")
-    for line, row in rows:
-        yield line, [row[name] for name in columns]
+    indices = [table.names.index(name) for name in columns]
+    for line, fields in rows:
+        yield line, [fields[index] for index in indices]
 
 
 def columns_among(names: Sequence[str], location: str) -> tuple[str, ...]:
@@ -154,17 +156,19 @@ def _first_line(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
 def _with_header(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Table:
     """Return rows of fields, of which the first is the header, as a table; no names if there is no header."""
     _, names = next(rows, (1, ()))
-    return Table(names=list(names), rows=_named_rows(location, rows, names))
+    return Table(names=list(names), rows=_rows_of_length(location, rows, len(names)))
 
 
-def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]], names: Sequence[str]) -> Rows:
-    """Yield the fields of each row by name. Rows with more or fewer fields than names are bad rows."""
+def _rows_of_length(
+    location: str, rows: Iterator[tuple[int, Sequence[str]]], length: int
+) -> Iterator[tuple[int, Sequence[str] | BadRow]]:
+    """Yield the fields of each row. Rows with more or fewer fields than the header are bad rows."""
     for line, fields in rows:
-        if len(fields) == len(names):
-            yield line, dict(zip(names, fields))
+        if len(fields) == length:
+            yield line, fields
             continue
         message = (
-            f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
+            f"{location}:{line}: {len(fields)} columns where the first line names {length}; "
             "enclose a text that holds a separator in quotes (CSV)"
         )
         yield line, BadRow(message, "number-of-columns")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from pipeline.errors import BadRow
-from pipeline.files.opening import is_blank, without_end
+from pipeline.files.opening import BOM, is_blank, without_end
 
 SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
@@ -19,7 +19,8 @@ NAMED_SEPARATOR = re.compile(r'"?sep=(?P<separator>.)(?P=separator)*"?')
 def tab_separated(lines: Iterable[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield (line number from 1, fields) of each non-blank line; quotes are plain characters."""
     for number, line in enumerate(lines, 1):
-        if not is_blank(text := without_end(line)):
+        text = line.removesuffix("\n").removesuffix("\r")
+        if text.strip(BOM):
             yield number, text.split("\t")
 
 
@@ -78,7 +79,7 @@ def csv_fields(
 def _at_line_ends(lines: Iterable[str]) -> Iterator[str]:
     """Split lines, which end at LF, also at a CR alone: a file may have no other line ends."""
     for line in lines:
-        if "\r" in without_end(line):
+        if "\r" in line and "\r" in without_end(line):
             yield from io.StringIO(line, newline="")
         else:
             yield line

@@ -1,6 +1,12 @@
-"""Values and lists as they stand in messages."""
+"""Values and lists as they stand in messages, and errors that come from another process."""
 
-from pipeline.errors import LONGEST_SHOWN, MOST_LISTED, listed, shown
+import pickle
+
+import pytest
+
+from pipeline.errors import LONGEST_SHOWN, MOST_LISTED, BadRow, DataError, PipelineError, class_of, listed, shown
+from pipeline.tables.columns import MissingColumn
+from pipeline.tables.content import EmptyTable
 
 
 def test_a_list_in_a_message_is_cut_whatever_it_holds() -> None:
@@ -12,3 +18,18 @@ def test_a_list_in_a_message_is_cut_whatever_it_holds() -> None:
 
 def test_a_value_in_a_message_is_quoted_and_cut() -> None:
     assert shown("a\nb") == r"'a\nb'" and shown(7) == "'7'" and shown("x" * 61) == f"'{'x' * 60}…'"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "name"),
+    [
+        (DataError("a"), "a", "DataError"),
+        (BadRow("a", "why"), "a", "BadRow"),
+        (MissingColumn("a.csv", "text", ["x"], "give it"), "a.csv has no column text: its columns are x; give it", ""),
+        (EmptyTable("a.csv"), "a.csv is empty: give a file with rows", ""),
+    ],
+)
+def test_an_error_of_another_process_keeps_its_message(error: PipelineError, message: str, name: str) -> None:
+    there = pickle.loads(pickle.dumps(error))
+    assert (type(there), str(there), vars(there)) == (type(error), message, vars(error))
+    assert class_of(error).__name__ == (name or "DataError")

@@ -2,9 +2,12 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backports import zstd
@@ -16,7 +19,8 @@ from pipeline.corpus.inputs import list_files
 from pipeline.corpus.parts import file_records
 from pipeline.corpus.sources import parse
 from pipeline.errors import ConfigError
-from pipeline.files.opening import HARMLESS_BYTES, ExpandsTooFar, blocks, lines, whole_lines
+from pipeline.files import retries
+from pipeline.files.opening import HARMLESS_BYTES, ExpandsTooFar, LocatedStream, blocks, lines, whole_lines
 from pipeline.text.documents import Dropped
 
 
@@ -68,6 +72,24 @@ def test_the_report_of_a_bomb_names_the_setting_and_keeps_what_came_before(tmp_p
 def test_stored_text_of_any_size_does_not_expand(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes(b"x" * (HARMLESS_BYTES + 1))
     assert sum(map(len, blocks(str(tmp_path / "a.txt"), expansion_limit=2))) == HARMLESS_BYTES + 1
+
+
+def test_transient_errors_of_storage_are_retried_at_the_same_byte(monkeypatch):
+    monkeypatch.setattr(retries, "WAITS", (0.0,))
+    failing = iter([True, False] * 9)
+
+    class Store(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return _after_one_failure(failing, lambda: super(Store, self).read(size))
+
+    with LocatedStream("s3://a/b", lambda _: _after_one_failure(failing, lambda: Store(b"abcdef"))) as stream:
+        assert [stream.read(4), stream.read(4), stream.read(4)] == [b"abcd", b"ef", b""]
+
+
+def _after_one_failure(failing: Iterator[bool], call: Callable[[], Any]) -> Any:
+    if next(failing):
+        raise OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation")
+    return call()
 
 
 def test_a_limit_that_would_cut_text_is_refused():

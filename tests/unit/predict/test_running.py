@@ -146,6 +146,17 @@ def test_a_broken_line_is_one_line_of_error(
     )
 
 
+def test_a_later_row_without_the_column_is_one_line_of_error(
+    checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "good"}\n{"review": "bad"}\n')
+    assert main([*options(checkpoint, tmp_path / "a.jsonl", tmp_path / "a.csv"), "--rows-per-part", "1"]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path}/a.jsonl, rows 2 to 2: input has no column text: its columns are review; name the right "
+        "one with --text\n"
+    )
+
+
 def test_sigterm_ends_it_with_its_code_and_leaves_the_parts(checkpoint: str, tmp_path: Path) -> None:
     """It also shows that the command ends soon, because Ray's start would take longer than the wait for two parts."""
     asked = options(checkpoint, write_reviews(tmp_path / "reviews"), tmp_path / "a.parquet")

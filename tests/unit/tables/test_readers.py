@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DataError
+from pipeline.files import opening
 from pipeline.predict.inputs import RowFile, form_of, parts_of
 from pipeline.tables.content import content_of
 from pipeline.tables.readers import rows_in
@@ -48,12 +49,22 @@ def test_every_compression_is_read_by_its_name_or_its_first_bytes(ending: str, t
     for name in (f"a.csv{ending}", "plain.csv"):
         (tmp_path / name).write_bytes(packed)
         assert trained_on(tmp_path / name) == answered(tmp_path / name) == ROWS
+    (tmp_path / f"wrong.csv{'.gz' if ending == '.zst' else '.zst'}").write_bytes(packed)
+    assert [trained_on(path) for path in tmp_path.glob("wrong.*")] == [ROWS]
     (tmp_path / f"cut.csv{ending}").write_bytes(packed[:-6])
     with pytest.raises(DataError, match=r"cannot be read \(.*\): give a plain or compressed file that can be read$"):
         content_of(str(tmp_path / f"cut.csv{ending}"))
     pq.write_table(pa.table({"text": ["a, b", "c"], "label": [1, 2]}), tmp_path / "a.parquet")
     (tmp_path / f"a.parquet{ending}").write_bytes(PACKED[ending]((tmp_path / "a.parquet").read_bytes()))
     assert trained_on(tmp_path / f"a.parquet{ending}") == answered(tmp_path / f"a.parquet{ending}") == ROWS
+
+
+def test_a_table_that_expands_too_far_is_refused_without_a_setting_of_another_job(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(opening, "HARMLESS_BYTES", 1000)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"a" * 500_000))
+    words = "a.csv.gz is more than 200 times as large when it is decompressed: decompress it, and give the plain file"
+    for read in (trained_on, answered):
+        assert refusal(read, tmp_path / "a.csv.gz") == f"{tmp_path}/{words}"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +97,7 @@ def test_training_and_answers_read_the_same_rows(name: str, text: str, tmp_path:
         ("a.tsv", b"text\tlabel\na\t1\t2\n", "{file}:2: 3 columns where the first line names 2; enclose a text that "),
         ("a.csv", b'text,label\n"a" b,1\n', "{file}:2: quotes are broken in the row that begins here ("),
         ("a.csv", b"text,label\na,1\n\xff,1\n", "{file}:3: byte 0xff is not UTF-8; save the file as UTF-8"),
+        ("a.csv", b"\xef\xbb\xbftext,l\xfe\na,1\n", "{file}:1: byte 0xfe is not UTF-8; save the file as UTF-8"),
         ("a.csv", b"text,label,text\na,1,b\n", "{file}: column 'text' occurs twice; give each column its own name"),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text"\n', "{file}:2: not JSON (Expecting ':' delimiter: line 1 "),
         ("a.jsonl", b'{"text": "a", "label": 1}\n[1]\n', "{file}:2: '[1]' is not an object; expected one object per "),
