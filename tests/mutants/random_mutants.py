@@ -81,7 +81,7 @@ AREAS = (
         name="slots",
         code=(
             "train/slots.py",
-            *(f"batch.py::{name}" for name in ("collate", "_collate_masked", "_sequences", "_flat_sequences")),
+            *(f"batch.py::{name}" for name in ("collate", "masked_batch", "_sequences", "_flat_sequences")),
         ),
         tests=(
             "tests/unit/test_batch.py",
