@@ -1,4 +1,4 @@
-"""The example of jobs/STREAM.md, killed and continued with more workers."""
+"""The example of jobs/STREAM.md, killed and continued with more workers, and its MLflow run."""
 
 import os
 import re
@@ -43,6 +43,7 @@ def losses_printed(command: list[str], folder: Path, until: int | None = None) -
     return losses
 
 
+@pytest.mark.timeout(400)  # three programs that load torch, Ray and MLflow
 def test_the_page_s_example_goes_on_with_other_workers_at_the_same_losses(small_corpus: Path, tmp_path: Path) -> None:
     page = (ROOT / "jobs/STREAM.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

@@ -12,6 +12,7 @@ from pyarrow.fs import LocalFileSystem
 from ray.train import RunConfig
 
 from pipeline.errors import ConfigError
+from pipeline.tracking.tracker import Tracker
 from pipeline.tracking.trainer import continued_run, kept_reports, reported, tracked
 from tests.conftest import new_store
 
@@ -40,7 +41,7 @@ def test_a_run_folder_continues_its_mlflow_run(tmp_path: Path) -> None:
     assert continued_run(folder, uri, "ray-train", "mine", {}).run_id not in (first.run_id, other.run_id)
 
 
-def test_reports_are_kept_with_the_checkpoints(tmp_path: Path) -> None:
+def test_reports_are_kept_with_the_checkpoints_and_logged_once(tmp_path: Path) -> None:
     assert [*kept_reports(str(tmp_path / "none"))] == [*kept_reports(str(tmp_path))] == []
     metrics = [{"loss": 9.0}, {"step": 5, "loss": 3.0}, {"step": 10, "loss": 2.0}]  # the first before it was tracked
     kept = [{"version": 0, "checkpoint_dir_name": f"checkpoint_{i}", "metrics": each} for i, each in enumerate(metrics)]
@@ -53,6 +54,19 @@ def test_reports_are_kept_with_the_checkpoints(tmp_path: Path) -> None:
     snapshot |= {name: [] for name in (*nothing, *ends)}
     (tmp_path / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
     assert [*kept_reports(str(tmp_path))] == [(5, {"loss": 3.0}), (10, {"loss": 2.0})]
+
+    run = continued_run(str(tmp_path), new_store(tmp_path), "ray-train", "mine", {})
+    killed, again = Tracker("killed before it sent step 10"), Tracker("the next driver")
+    killed.start(run)
+    killed.log(5, {"loss": 3.0})
+    killed.flush()
+    again.start(run)
+    for step, numbers in (*kept_reports(str(tmp_path)), (10, {"loss": 2.5}), (15, {"loss": 1.0})):  # 10 trained again
+        again.log(step, numbers)
+    again.finish("FINISHED")
+    killed.stopping.set()
+    points = MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, "loss")
+    assert sorted((point.step, point.value) for point in points) == [(5, 3.0), (10, 2.0), (15, 1.0)]
 
 
 def test_the_folder_must_be_one_that_is_read_without_a_filesystem(tmp_path: Path) -> None:
