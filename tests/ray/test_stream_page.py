@@ -1,4 +1,4 @@
-"""The example of jobs/STREAM.md, killed and continued with more workers."""
+"""The example of jobs/STREAM.md, killed and continued with more workers, and its MLflow run."""
 
 import os
 import re
@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from pipeline.config.data import Preparation
 from pipeline.corpus.prepare import prepare
+from pipeline.files.locations import sqlite_uri
 from pipeline.reporting import no_op
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.tracking.runs import experiments
 from tests.documents import ROOT
 from tests.in_process import IN_PROCESS
 
@@ -40,6 +43,7 @@ def losses_printed(command: list[str], folder: Path, until: int | None = None) -
     return losses
 
 
+@pytest.mark.timeout(400)  # three programs that load torch, Ray and MLflow
 def test_the_page_s_example_goes_on_with_other_workers_at_the_same_losses(small_corpus: Path, tmp_path: Path) -> None:
     page = (ROOT / "jobs/STREAM.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
@@ -61,3 +65,11 @@ def test_the_page_s_example_goes_on_with_other_workers_at_the_same_losses(small_
     assert [*whole] == [*range(1, 61)] and first > 5 and first % 5 == 1 and [*after] == [*range(first, 61)]
     assert before == pytest.approx({step: whole[step] for step in before}, abs=2e-5)
     assert after == pytest.approx({step: whole[step] for step in after}, abs=2e-5)
+
+    uri = sqlite_uri(str(tmp_path / "killed/output/mlflow.db"))
+    client = MlflowClient(tracking_uri=uri)
+    (run,) = client.search_runs([*experiments(uri)])
+    points = sorted(client.get_metric_history(run.info.run_id, "loss"), key=lambda point: point.step)
+    assert run.info.status == "FINISHED" and [*run.data.metrics] == ["loss"]
+    assert [point.step for point in points] == [*range(5, 61, 5)]  # the run's, over both starts, and each once
+    assert [point.value for point in points] == pytest.approx([whole[point.step] for point in points], abs=2e-5)

@@ -73,6 +73,7 @@ LATE = {
     ),
     "MLflow and its server's modules are loaded only where a run or a model is in MLflow": (
         *("train.launch -> tracking.tracker", "workflows.serve -> export.registry", "workflows.serve -> tracking.runs"),
+        *("tracking.trainer -> tracking.runs", "tracking.trainer -> tracking.tracker"),
     ),
     "Ray is loaded only by work that runs on it": ("predict.running -> predict.distributed",),
     "Ray Serve is loaded only by servers with several replicas or on a cluster": (
@@ -92,7 +93,7 @@ MAY_RAY = (
     *("corpus", "on_ray", "grid", "predict.distributed", "bench"),
     *("serve.application", "serve.deployments", "serve.ray_serve", "workflows.pretrain", "ablation.trainings"),
     *("train.worker", "train.probe", "train.launch", "train.process_group", "train.run_tracking"),
-    *("train.job", "tracking.attempt", "tracking.points"),
+    *("train.job", "tracking.attempt", "tracking.points", "tracking.trainer"),
 )
 MAY_MLFLOW = (
     *("tracking.runs", "tracking.tracker", "grid", "ablation.runs"),
