@@ -20,7 +20,7 @@ from pipeline.tracking.runs import experiments
 from tests.documents import ROOT
 from tests.in_process import IN_PROCESS
 
-pytestmark = pytest.mark.second
+pytestmark = pytest.mark.long  # its parts: tests/unit/corpus/test_token_batches.py, tests/unit/tracking/test_trainer.py
 
 STEP_LOSS = re.compile(r"step (\d+) loss (\S+)")
 
