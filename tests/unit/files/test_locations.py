@@ -61,6 +61,7 @@ CALLERS = {
             "pipeline/embed/query_files.py",
             "pipeline/adapt/queries.py",
         ),  # `queries` is a location only if a file has this name, else it is a text
+        *("pipeline/corpus/stream.py", "pipeline/tracking/trainer.py"),  # doors for trainers of others
         "pipeline/saved/run.py",  # a run is named, by what is in its output folder, before it reaches the door
     },
     "with_absolute_locations": {
