@@ -95,6 +95,7 @@ def stoppable() -> Iterator[None]:
     stopping.terminated.clear()
 
 
+@pytest.mark.long  # its parts: the test above, test_pretrain.py, test_embed.py, tests/unit/serve/test_one_process.py
 def test_the_first_commands_of_the_readme_lead_from_text_to_a_served_model(
     here: Path, capsys: pytest.CaptureFixture[str], stoppable: None
 ) -> None:
