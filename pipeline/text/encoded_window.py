@@ -1,4 +1,4 @@
-"""An encoded window, and the masked sequences that are sampled from it, as NumPy arrays.
+"""An encoded window, and the sequences that are sampled from it, as NumPy arrays.
 
 Shapes: N sequences, T tokens and R ranges of these, M masked positions.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.config.data import Sampling
-from pipeline.text.masking import MaskedIds, mask
+from pipeline.text.masking import MaskedIds
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
 from pipeline.text.sequences import Sequences
@@ -28,30 +28,6 @@ class EncodedWindow:
     """int64 (D + 1,): offsets of the documents, counted in sentences."""
     parents: np.ndarray
     """int32 (D,): equal numbers for documents of one parent."""
-
-
-def masked_sequences(
-    encoded: EncodedWindow,
-    vocabulary: Vocabulary,
-    sampling: Sampling,
-    *,
-    seed: int,
-    copy: int,
-    window: int,
-    purpose: str = "",
-) -> tuple[Sequences, np.ndarray, MaskedIds]:
-    """Sample and mask the sequences of an encoded window, in random order.
-
-    Return the sequences as ranges of the window, their offsets, int64 (N + 1,), and the masked ids. `sampling` must not
-    make examples of two texts or with text. `copy` is that of the epoch (`Sampling.copy_of_epoch`). Each `purpose` has
-    its own random numbers.
-    """
-    length = sampling.maximum_length
-    sequences = sequences_of(encoded, vocabulary, sampling, length, seed, copy, window, purpose)
-    ids, offsets = assemble(encoded.tokens, sequences, vocabulary)
-    begins = sentence_begins(encoded.sentence_offsets, sequences, vocabulary)
-    random = generator(seed, copy, window, f"masks{purpose}")
-    return sequences, offsets, mask(sampling.masking, ids, offsets, vocabulary, random, begins)
 
 
 def first_lengths(sequences: Sequences, offsets: np.ndarray, template: Template) -> np.ndarray:

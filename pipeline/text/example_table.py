@@ -1,6 +1,6 @@
 """Tables of examples and rows (schemas EXAMPLE and ROW).
 
-A machine that trains on a file of tokens needs neither a tokenizer nor a sentence splitter for them.
+They are made of encoded windows, so a machine that trains on a file of tokens needs no sentence splitter.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.data import Sampling
-from pipeline.text.encoded_window import EncodedWindow, first_lengths, masked_sequences, positions_in_sequence
-from pipeline.text.masking import MaskedIds
+from pipeline.text.encoded_window import (
+    EncodedWindow,
+    assemble,
+    first_lengths,
+    positions_in_sequence,
+    sentence_begins,
+    sequences_of,
+)
+from pipeline.text.masking import MaskedIds, mask
+from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE, ROW
 from pipeline.text.sequences import Sequences
 from pipeline.text.template import SPECIALS_OF_ONE, Template
@@ -27,10 +35,17 @@ def masked_examples(
     window: int,
     purpose: str = "",
 ) -> pa.Table:
-    """Make the masked examples (schema EXAMPLE) of a window, in random order; arguments as in `masked_sequences`."""
-    sequences, offsets, masked = masked_sequences(
-        encoded, vocabulary, sampling, seed=seed, copy=copy, window=window, purpose=purpose
-    )
+    """Make the masked examples (schema EXAMPLE) of a window, in random order.
+
+    `sampling` must not make examples of two texts or with text. `copy` is that of the epoch
+    (`Sampling.copy_of_epoch`). Each `purpose` has its own random numbers.
+    """
+    length = sampling.maximum_length
+    sequences = sequences_of(encoded, vocabulary, sampling, length, seed, copy, window, purpose)
+    ids, offsets = assemble(encoded.tokens, sequences, vocabulary)
+    begins = sentence_begins(encoded.sentence_offsets, sequences, vocabulary)
+    random = generator(seed, copy, window, f"masks{purpose}")
+    masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
     return example_table(sequences, offsets, masked, vocabulary.template)
 
 

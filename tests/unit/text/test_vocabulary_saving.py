@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,25 +81,3 @@ def test_the_library_writes_the_published_file_as_it_is(kind: str, tmp_path: Pat
     library = Tokenizer.from_str(written)
     assert library.to_str() == text(json.loads(written))
     assert library.to_str(pretty=True) == written
-
-
-WITHOUT_THE_LIBRARY = """
-import pickle, sys
-sys.modules["tokenizers"] = None
-from pipeline.text.vocabulary_saving import save_vocabulary
-for folder, vocabulary in pickle.load(sys.stdin.buffer):
-    save_vocabulary(vocabulary, folder, 128)
-"""
-
-
-def test_the_same_files_are_written_without_the_library(tmp_path: Path) -> None:
-    content = pickle.dumps([(tmp_path / "without" / kind, vocabulary) for kind, vocabulary in KINDS.items()])
-    done = subprocess.run([sys.executable, "-c", WITHOUT_THE_LIBRARY], input=content, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    for kind, vocabulary in KINDS.items():
-        save_vocabulary(vocabulary, tmp_path / "with" / kind, 128)
-    written, without = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "with", tmp_path / "without")
-    )
-    assert written == without and len(written) == 3 + 4 + 2 + 2
