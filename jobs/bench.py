@@ -8,17 +8,15 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py stream --corpus books/
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py step mini --family electra
-    python jobs/bench.py shape mini --family albert
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.arrow
     python jobs/bench.py train encoder-s --token-file tokens.arrow --epochs 10
-    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --blimp BLIMP --at-once 8
     python jobs/bench.py gpu --token-file tokens.arrow --blimp BLIMP
     python jobs/bench.py serve --checkpoint MODEL
     python jobs/bench.py serve --checkpoint MODEL --unbatched --onnx --seconds 60
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
     python jobs/bench.py vectors --checkpoint MODEL --input texts.csv
 
-step, shape, train, ablation, gpu, finetune and vectors have their own help: python jobs/bench.py step --help.
+step, train, gpu, finetune and vectors have their own help: python jobs/bench.py step --help.
 """
 
 import os
@@ -42,18 +40,10 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.bench import step
 
         return step.main(arguments[1:])
-    if list(arguments[:1]) == ["shape"]:
-        from pipeline.bench import shape
-
-        return shape.main(arguments[1:])
     if list(arguments[:1]) == ["train"]:
         from pipeline.bench import train
 
         return train.main(arguments[1:])
-    if list(arguments[:1]) == ["ablation"]:
-        from pipeline.bench import ablation
-
-        return ablation.main(arguments[1:])
     if list(arguments[:1]) == ["gpu"]:
         from pipeline.bench import gpu
 

@@ -6,6 +6,10 @@ python -m tests.benchmarks scale
 python -m tests.benchmarks checkpoint --preset bert-base
 python -m tests.benchmarks embed
 python -m tests.benchmarks run-mlm --token-file tokens.arrow --output models/run-mlm --minutes 15
+python -m tests.benchmarks shape mini --family albert
+python -m tests.benchmarks ablation parts --file tokens.arrow --tokens 15M --blimp BLIMP --at-once 8
+
+shape and ablation have their own help: python -m tests.benchmarks shape --help. They need no Ray and no MLflow.
 """
 
 import os
@@ -19,6 +23,15 @@ from pipeline.command_line.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
+    # These two use all cores, so they run before the limit of one thread is set below.
+    if list(arguments[:1]) == ["shape"]:
+        from tests.benchmarks import shape
+
+        return shape.main(arguments[1:])
+    if list(arguments[:1]) == ["ablation"]:
+        from tests.benchmarks import ablation
+
+        return ablation.main(arguments[1:])
     # One thread per process; libraries read these variables when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     from pipeline.command_line.command import read_one_of

@@ -56,7 +56,7 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text"), (Speedrun, "text")}
 CALLERS = {
     "absolute": {
         *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/embed/loaded.py", "pipeline/tracking/runs.py"),
-        *("pipeline/bench/ablation.py", "pipeline/bench/gpu.py", "pipeline/bench/train.py"),
+        *("pipeline/bench/gpu.py", "pipeline/bench/train.py"),
         *(
             "pipeline/embed/query_files.py",
             "pipeline/adapt/queries.py",
@@ -67,7 +67,6 @@ CALLERS = {
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
         *(
-            "pipeline/bench/ablation.py",
             "pipeline/bench/finetune.py",
             "pipeline/bench/train.py",
             "pipeline/bench/vectors.py",

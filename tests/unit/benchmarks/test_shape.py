@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.bench import shape
-from pipeline.bench.shape import Setting, main, parameters, table
 from pipeline.presets.table import PRESETS
+from tests.benchmarks import shape
+from tests.benchmarks.shape import Setting, main, parameters, table
 
 SETTING = Setting(family="albert", size="tiny", rows=2, length=8, precision="float32")
 

@@ -4,8 +4,8 @@ The shape is layers, width, heads and feed-forward width. --bert-layers gives th
 teacher has more than its student. Both models read the same batches of random ids, have the same dropout and
 vocabulary, and are trained with AdamW in eager mode. Answering is classification of whole rows.
 
-    python jobs/bench.py shape mini --family albert
-    python jobs/bench.py shape base --family distilbert --bert-layers 12
+    python -m tests.benchmarks shape mini --family albert
+    python -m tests.benchmarks shape base --family distilbert --bert-layers 12
 """
 
 import argparse
@@ -146,7 +146,7 @@ def peak_bytes(setting: Setting, name: str, use: str) -> int:
 
     The memory is measured in a separate process.
     """
-    command = [sys.executable, "-m", "pipeline.bench.shape", *setting.words, name, use]
+    command = [sys.executable, "-m", "tests.benchmarks.shape", *setting.words, name, use]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -205,7 +205,7 @@ def measure(setting: Setting, repetitions: int) -> dict[str, list[float]]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog=as_called("python jobs/bench.py shape"),
+        prog=as_called("python -m tests.benchmarks shape"),
         description=as_called(str(__doc__)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,18 +1,19 @@
 """An ablation on a file of tokens, without Ray."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pipeline.bench.ablation import main
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
+from tests.benchmarks.ablation import main
 from tests.unit.bench.test_train import ROOT, WORDS
 
 SMALL = WORDS[2:]  # without steps, which the tokens determine
@@ -22,8 +23,7 @@ for name in ("ray", "mlflow", "transformers", "smart_open", "bm25s"):
     sys.modules[name] = None  # an import raises ModuleNotFoundError
 if __name__ == "__main__":
     sys.argv = sys.argv[1:]
-    sys.path.insert(0, "jobs")
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    runpy.run_module(sys.argv[0], run_name="__main__")
 """
 
 
@@ -40,8 +40,9 @@ def test_runs_are_trained_once_on_equal_tokens_and_compared(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_RAY)
-    command = [sys.executable, script, "jobs/bench.py", "ablation", *words, "--tokens", "2k"]
-    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, script, "tests.benchmarks", "ablation", *words, "--tokens", "2k"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert first.returncode == 0, first.stderr
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/result.json")}
     assert len(results) == 4 and {result["seed"] for result in results.values()} == {0, 1}

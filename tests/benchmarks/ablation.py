@@ -1,7 +1,7 @@
 """Train the variants of an ablation on a file of tokens, without Ray, and compare them as `jobs/ablate.py` does.
 
-    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
-    python jobs/bench.py ablation parts --file tokens.arrow --tokens 15M --turns 20
+    python -m tests.benchmarks ablation parts --file tokens.arrow --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
+    python -m tests.benchmarks ablation parts --file tokens.arrow --tokens 15M --turns 20
 
 Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time (default:
 1). A finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained:
@@ -192,7 +192,7 @@ def _whole_number(text: str) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare."""
-    config, extra = read_ablate_with_extra(arguments, str(__doc__), "jobs/bench.py ablation", EXTRA)
+    config, extra = read_ablate_with_extra(arguments, str(__doc__), "-m tests.benchmarks ablation", EXTRA)
     if "file" not in extra:
         raise ConfigError(f"--file is missing: {EXTRA[0].text}")
     require(config.token_count is not None, "minutes cannot be set here: give --tokens")
