@@ -192,7 +192,7 @@ def _whole_number(text: str) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare."""
-    config, extra = read_ablate_with_extra(arguments, str(__doc__), "-m tests.benchmarks ablation", EXTRA)
+    config, extra = read_ablate_with_extra(arguments, str(__doc__), "python -m tests.benchmarks ablation", EXTRA)
     if "file" not in extra:
         raise ConfigError(f"--file is missing: {EXTRA[0].text}")
     require(config.token_count is not None, "minutes cannot be set here: give --tokens")
