@@ -1,9 +1,12 @@
 """Report the progress of a job, line by line, with durations as people read them."""
 
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pipeline.errors import as_called
@@ -21,6 +24,21 @@ def print_line(line: str) -> None:
     If the user called `bertstream`, `python jobs/JOB.py` in the line becomes `bertstream JOB` (`as_called`).
     """
     print(as_called(line), flush=True)
+
+
+def to_paste(command: str) -> str:
+    """Return a command that begins with `python jobs/` as it works in the shell of the reader.
+
+    `make` runs jobs with the interpreter of .venv, which is not the `python` of that shell.
+    """
+    return as_called(command).replace("python jobs/", f"{shlex.quote(from_here(sys.executable, 'python'))} jobs/")
+
+
+def from_here(path: str, elsewhere: str | None = None) -> str:
+    """Return a path below the working folder as a relative one; any other path or URL as it is, or as `elsewhere`."""
+    if Path(path).is_relative_to(Path.cwd()):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path if elsewhere is None else elsewhere
 
 
 def no_op(*_: Any) -> None:

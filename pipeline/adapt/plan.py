@@ -155,7 +155,10 @@ def _total(steps: list[PlanLine]) -> str:
 
 
 def _notes(chosen: Trainings, corpus: Corpus | None) -> list[str]:
-    unknown = "the numbers of steps and the pairs of texts are known when the corpus is prepared"
+    unknown = (
+        "the numbers of steps and the pairs of texts are known when the corpus is prepared; pairs of texts need "
+        "several documents, and a file of plain text is one document"
+    )
     return [*chosen.notes] if corpus else [unknown]
 
 

@@ -1,5 +1,6 @@
 """The answer of an audit: written to the folder of the run, printed as a table, and logged to MLflow."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from pipeline.command_line.columns import aligned
 from pipeline.errors import ConfigError, PipelineError, shown
 from pipeline.export.audited import COUNTS
 from pipeline.files import storage
-from pipeline.reporting import Report
+from pipeline.reporting import Report, from_here, to_paste
 from pipeline.saved import run
 from pipeline.text.ngrams import WordSpans
 from pipeline.tracking.runs import is_missing, open_client, silence_mlflow, tracking_uri
@@ -113,7 +114,8 @@ def _text_lines(trained: TrainedRun, name: str, about: Mapping[str, Any]) -> Ite
     yield f"    document {documents[0]}{f' and {len(documents) - 1:,} more' * (len(documents) > 1)}"
     first = max(sights, key=lambda sight: sight["words"])
     yield f"    masked in brackets: {first['shown']}"
-    yield f"    python jobs/show.py seen {trained.folder} {first['step']} --row {first['row']}"
+    seen = f"python jobs/show.py seen {shlex.quote(from_here(trained.folder))} {first['step']} --row {first['row']}"
+    yield f"    {to_paste(seen)}"
 
 
 def log(trained: TrainedRun, report: Report) -> None:

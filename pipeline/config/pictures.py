@@ -152,4 +152,23 @@ class Loss:
         require_at_least("rows", self.rows, 1)
 
 
-Picture = Heads | Attention | Word | Map | Resumed | Curve | Corpus | Loss
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Picture of the texts that one query finds in two sets of vectors, such as before and after training."""
+
+    before: Location
+    """Folder or URL of vectors that jobs/embed.py wrote."""
+    after: Location
+    """Vectors of the same texts by another model."""
+    query: str
+    top: int = 8
+    """Texts to show of each."""
+    picture: Location = "ranks.png"
+    """File of the picture (.png, .svg, .pdf)."""
+
+    def __post_init__(self) -> None:
+        require(1 <= self.top <= 30, f"top ({self.top}) must be from 1 to 30")
+        require(self.query.strip() != "", "query must not be empty")
+
+
+Picture = Heads | Attention | Word | Map | Resumed | Curve | Corpus | Loss | Ranks

@@ -269,7 +269,7 @@ def table(rows: Sequence[Reported], model: Model) -> str:
         "split and metric",
         *middle,
         "collapsed",
-        "baseline",
+        "without a model",
         f"{name}, GLUE test" if name else "published",
         "setting",
     ]

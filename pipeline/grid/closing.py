@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Mapping
 
 from pipeline.config.finetune import Finetune
-from pipeline.errors import as_called
 from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun
 from pipeline.grid.testing import choice_columns, columns
+from pipeline.reporting import from_here, to_paste
 from pipeline.tasks.task import Task
 from pipeline.train.summary import to_open
 
@@ -33,10 +33,10 @@ def closing_lines(
 
 def use_line(config: Finetune, task: Task, folder: str) -> str:
     """Return the command that answers a file with a model."""
-    words = ["python", "jobs/predict.py", "--checkpoint", folder, "--input", "FILE"]
+    words = ["python", "jobs/predict.py", "--checkpoint", from_here(folder), "--input", "FILE"]
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
     words += ["--pair", pair] if pair else []
     words += ["--words", str(config.words)] if config.words is not None else []
     words += [word for name in choice_columns(config, task) for word in ("--choices", name)]
-    return as_called(shlex.join([*words, "--output", "answers.csv"]))
+    return to_paste(shlex.join([*words, "--output", "answers.csv"]))

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.config.data import Sampling, VocabularySettings
-from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Resumed, Store, Word
+from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Ranks, Resumed, Store, Word
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus
 from pipeline.embed.loaded import LoadedEncoder
@@ -16,7 +16,16 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.evaluation.heldout import heldout_batches, unigram_counts
 from pipeline.evaluation.token_frequency import heldout_loss_by_frequency
 from pipeline.saved.run import recorded_run
-from pipeline.show import corpus_sources, head_lines, heads, loss_by_frequency, run_difference, text_map, word_contexts
+from pipeline.show import (
+    corpus_sources,
+    head_lines,
+    heads,
+    loss_by_frequency,
+    rank_changes,
+    run_difference,
+    text_map,
+    word_contexts,
+)
 from pipeline.show.model_texts import attention_of_texts, cut_texts, random_weights
 from pipeline.show.run_points import name_of, newest_losses, read_points
 from pipeline.show.style import require_picture, write_picture
@@ -132,6 +141,17 @@ def _loss(run: str, rows: int, picture: str) -> None:
     _show(loss_by_frequency.lines(measured), loss_by_frequency.draw(measured, title), picture)
 
 
+def _ranks(before: str, after: str, query: str, top: int, picture: str) -> None:
+    require_picture(picture)
+    both = rank_changes.open_both(before, after)
+    with CONSOLE.status("embedding the query"):
+        one, two = (
+            rank_changes.ranking(vectors, query, _short(folder))
+            for vectors, folder in zip(both, (before, after), strict=True)
+        )
+    _show(rank_changes.lines(query, one, two, top), rank_changes.draw(query, one, two, top), picture)
+
+
 def _short(location: str) -> str:
     """Return the last two names of a path or URL."""
     return "/".join(location.rstrip("/").rsplit("/", 2)[-2:])
@@ -153,5 +173,6 @@ PICTURES: dict[type[Picture], Callable[..., None]] = {
     Curve: _curve,
     Corpus: _corpus,
     Loss: _loss,
+    Ranks: _ranks,
 }
 """Settings type -> function that prints and draws the picture."""

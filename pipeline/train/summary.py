@@ -2,20 +2,18 @@
 
 import math
 import shlex
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import as_called, listed
+from pipeline.errors import listed
 from pipeline.evaluation.minimal_pairs.figures import blimp_rows
 from pipeline.files import storage
 from pipeline.files.locations import without_login
 from pipeline.objectives.replaced import REPLACED_LOSS
 from pipeline.objectives.table import OBJECTIVES
 from pipeline.presets.table import PRESETS
-from pipeline.reporting import Report, duration
+from pipeline.reporting import Report, duration, from_here, to_paste
 from pipeline.tracking.pages import TRAINING_VIEW
 
 if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
@@ -196,12 +194,12 @@ def next_commands(summary: dict[str, Any]) -> str:
 
     The last is left out where the model has no head for masked words: then it cannot be trained by `continue`.
     """
-    model = _from_here(summary["export"])
+    model = from_here(summary["export"])
     vectors = f"{summary['export'].rsplit('/', 3)[0]}/vectors/{summary['name']}"
-    folder, found = shlex.quote(model), shlex.quote(_from_here(vectors))
+    folder, found = shlex.quote(model), shlex.quote(from_here(vectors))
     embed = f"python jobs/embed.py --checkpoint {folder} --input TEXTS --output {found}"
     uses = {
-        "search your own texts (one per line, or a column text)": f"{embed} && "
+        "search your own texts (one per line, or a column text; weakly, until the job adapt)": f"{embed} && "
         f"python jobs/search.py --vectors {found} --queries 'A QUESTION'",
         "fine-tune it on a CSV": f"python jobs/finetune.py --checkpoint {folder} --train FILE.csv "
         "--text text --label label",
@@ -211,16 +209,7 @@ def next_commands(summary: dict[str, Any]) -> str:
         uses["train it on your own corpus"] = (
             f"python jobs/pretrain.py {preset} --init {folder} --corpus PATH_OR_URL sampling.pairs:full-sentences"
         )
-    text = as_called("\n".join(["use this model:", *(f"  {use}:\n    {line}" for use, line in uses.items())]))
-    # `make` runs jobs with the interpreter of .venv, which is not the `python` of the shell that reads this.
-    return text.replace("python jobs/", f"{shlex.quote(_from_here(sys.executable, 'python'))} jobs/")
-
-
-def _from_here(path: str, elsewhere: str | None = None) -> str:
-    """Return a path below the working folder as a relative one; any other path or URL as it is, or as `elsewhere`."""
-    if Path(path).is_relative_to(Path.cwd()):
-        return str(Path(path).relative_to(Path.cwd()))
-    return path if elsewhere is None else elsewhere
+    return to_paste("\n".join(["use this model:", *(f"  {use}:\n    {line}" for use, line in uses.items())]))
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:

@@ -30,7 +30,7 @@ from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.files import storage
 from pipeline.files.locks import locked
 from pipeline.on_ray import cluster
-from pipeline.reporting import Report
+from pipeline.reporting import Report, from_here, to_paste
 from pipeline.saved.run import is_finished, read_summary, run_folder
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.workflows.embed import embed_texts
@@ -64,7 +64,8 @@ def adapt(config: Adapt, report: Report) -> None:
         )
     for line in (*lines, *_found(config, queries, vectors, report)):
         report(line)
-    report(f'\nencoder: {chosen.export}\npython jobs/search.py --vectors {vectors[ADAPTED].folder} --queries "…"')
+    search = f'python jobs/search.py --vectors {from_here(vectors[ADAPTED].folder)} --queries "…"'
+    report(f"\nencoder: {chosen.export}\n{to_paste(search)}")
 
 
 def _prepared(config: Adapt, report: Report) -> Corpus:

@@ -216,7 +216,10 @@ def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Pa
     # bert's 2 layers of width 32: three numbers of 4 bytes per parameter
     assert lines[12].startswith("a checkpoint of 0.0 M parameters has about ") and "a run keeps its last" in lines[12]
     assert lines[13].startswith("in all about ") and "measured now" in lines[13]
-    assert lines[-1] == "the numbers of steps and the pairs of texts are known when the corpus is prepared"
+    assert lines[-1] == (
+        "the numbers of steps and the pairs of texts are known when the corpus is prepared; pairs of texts need "
+        "several documents, and a file of plain text is one document"
+    )
 
 
 def test_a_plan_without_memory_for_a_step_has_no_times(

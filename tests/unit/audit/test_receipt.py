@@ -67,7 +67,10 @@ TEXTS = AuditTexts(
 IN_CORPUS = InCorpus(texts=[0, 1, 4], windows=np.ones(4, bool))
 
 
-def test_each_split_has_three_numbers_and_its_worst_texts_first(tmp_path: Path) -> None:
+def test_each_split_has_three_numbers_and_its_worst_texts_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
     seen = {
         1: Sightings(times=2, sights=[sight(0, 4, 5), sight(3, 0, 5)]),
         0: Sightings(times=1, sights=[sight(1, 2, 14)]),

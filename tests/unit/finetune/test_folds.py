@@ -163,7 +163,7 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
         "mean ± deviation",
         "of folds and seeds",
         "folds x seeds",
-        "baseline",
+        "without a model",
     ]
     assert lines[2] == ["own", "dev accuracy", "70.0 ± 16.3", "50.0 to 90.0", "2 x 2", "50.0"]
 

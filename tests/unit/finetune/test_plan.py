@@ -258,7 +258,7 @@ def test_the_table_has_medians_and_spreads_beside_the_published_row_of_the_size(
         "of seeds",
         "seeds",
         "collapsed",
-        "baseline",
+        "without a model",
         "BERT-tiny, GLUE test",
     ]
     assert (

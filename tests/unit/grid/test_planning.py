@@ -252,13 +252,18 @@ def test_trials_that_have_their_results_take_no_more_time(glue: Path, tiny_vocab
     assert summary(grid, 2) == f"{words}all of them have their results"
 
 
-def test_how_a_model_is_used_is_a_command_for_its_task() -> None:
+def test_how_a_model_is_used_is_a_command_for_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
     config = Finetune(checkpoint="c", task=("mrpc",), data="/d")
     start, end = "python jobs/predict.py --checkpoint 'o/my model' --input FILE", "--output answers.csv"
     assert use_line(config, TASKS["mrpc"], "o/my model") == f"{start} --text '#1 String' --pair '#2 String' {end}"
     assert use_line(config, known.TASKS["squad1"], "o/my model") == f"{start} {end}"
     own = Finetune(checkpoint="c", train="my.csv", text="review", label=("stars",))
     assert use_line(own, replace(TASKS["sst2"], splits=()), "o/my model") == f"{start} --text review {end}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    here = use_line(config, known.TASKS["squad1"], str(tmp_path / "o/m"))
+    assert here == ".venv/bin/python jobs/predict.py --checkpoint o/m --input FILE --output answers.csv"
 
 
 def test_what_the_start_took_is_taken_from_the_minutes(

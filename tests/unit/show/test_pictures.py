@@ -11,11 +11,14 @@ from mlflow.tracking import MlflowClient
 
 from jobs.show import main
 from pipeline import api
+from pipeline.config.embed import Embed
 from pipeline.files import storage
+from pipeline.reporting import no_op
 from pipeline.saved.run import RUN, SUMMARY
 from pipeline.show.model_texts import cut_text, cut_texts, random_weights
 from pipeline.show.pictures import readable
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.workflows.embed import embed
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,32 @@ def test_runs(show: Callable[..., str]) -> None:
     )
     assert "MLM loss: equal; largest difference 0.0e+00 nats" in show("resumed", "RUN", "RUN")
     assert "held-out masked loss" in show("loss", "RUN", "--rows", "8")
+
+
+@pytest.fixture(scope="module")
+def vectors(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Vectors of three texts, and in another folder of two of these."""
+    folder = tmp_path_factory.mktemp("vectors")
+    texts = ("kar lost mist\n", "lost kap\n", "mist mist\n")
+    for name, count in (("three", 3), ("two", 2)):
+        (folder / f"{name}.txt").write_text("".join(texts[:count]))
+        embed(Embed(checkpoint=str(tiny_run), input=str(folder / f"{name}.txt"), output=str(folder / name)), no_op)
+    return folder
+
+
+def test_a_search_before_and_after(show: Callable[..., str], vectors: Path) -> None:
+    three = str(vectors / "three")
+    told = show("ranks", three, three, "lost kap", "--top", "2").splitlines()
+    assert told[0] == "lost kap" and told[2].endswith("/three)")
+    assert told[3].split() == ["1", "(1)", "lost", "kap"] and told[3:5] == told[7:9]
+
+
+def test_two_sets_of_texts_are_refused(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [str(vectors / name) for name in ("three", "two")]
+    assert main(["ranks", *folders, "kar", "--picture", str(tmp_path / "a.png")]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {folders[0]} has vectors of 3 texts and {folders[1]} of 2: embed the same texts with both models\n"
+    )
 
 
 REFUSED = {

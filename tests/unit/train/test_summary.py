@@ -239,7 +239,7 @@ def test_the_sentences_with_blanks_are_described_as_they_were_chosen() -> None:
 
 NEXT = """\
 use this model:
-  search your own texts (one per line, or a column text):
+  search your own texts (one per line, or a column text; weakly, until the job adapt):
     .venv/bin/python jobs/embed.py --checkpoint out/runs/mine/export --input TEXTS --output out/vectors/mine \
 && .venv/bin/python jobs/search.py --vectors out/vectors/mine --queries 'A QUESTION'
   fine-tune it on a CSV:

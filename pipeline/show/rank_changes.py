@@ -1,0 +1,106 @@
+"""Compare the texts that one query finds in two sets of vectors of the same texts, by their ranks."""
+
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.config.embed import Search
+from pipeline.embed.queries import query_vectors
+from pipeline.embed.query_files import Query
+from pipeline.embed.search import Found, exact_hits, found_of, require_similarity
+from pipeline.embed.vectors import Vectors, open_vectors
+from pipeline.errors import ConfigError
+from pipeline.show.style import BLUE, LIGHT, plain, white_figure
+
+DEPTH = 1_000
+"""Ranks that are told; beyond them, only that a text is later."""
+LONGEST_LINE = 56
+"""Maximum characters of a text in the picture."""
+ROW_HEIGHT = 0.34
+"""Inches per text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The first texts that a query finds in a set of vectors, best first: at most DEPTH."""
+
+    name: str
+    found: tuple[Found, ...]
+
+    def rank_of(self, id: str) -> int | None:
+        """Return the rank of a text, from 1; None if it is not among the first DEPTH."""
+        return next((rank for rank, one in enumerate(self.found, 1) if one.id == id), None)
+
+
+def open_both(before: str, after: str) -> tuple[Vectors, Vectors]:
+    """Open two sets of vectors. Raises ConfigError if they cannot be of the same texts."""
+    one, two = open_vectors(before), open_vectors(after)
+    if one.texts != two.texts:
+        raise ConfigError(
+            f"{before} has vectors of {one.texts:,} texts and {after} of {two.texts:,}: embed the same texts with both "
+            "models"
+        )
+    return one, two
+
+
+def ranking(vectors: Vectors, query: str, name: str) -> Ranking:
+    """Search vectors with the model that made them. Raises the errors of `query_vectors`."""
+    require_similarity(vectors.model.similarity)
+    embedded = query_vectors(Search(vectors=vectors.folder, queries=query), vectors, [Query(id="1", text=query)])
+    return Ranking(name=name, found=tuple(found_of(vectors, exact_hits(vectors, embedded, DEPTH))[0]))
+
+
+def lines(query: str, before: Ranking, after: Ranking, top: int) -> list[str]:
+    """Return the query, and for each ranking its first texts with their ranks in the other, as lines of text."""
+    result = [query]
+    for one, other in ((before, after), (after, before)):
+        result += ["", f"{one.name} (rank in {other.name})"]
+        result += [
+            f"{rank:>3} {f'({_told(other.rank_of(found.id))})':>8}  {_line(found)}"
+            for rank, found in enumerate(one.found[:top], 1)
+        ]
+    return result
+
+
+def _told(rank: int | None) -> str:
+    return f">{DEPTH:,}" if rank is None else f"{rank:,}"
+
+
+def _line(found: Found) -> str:
+    """Return the title and the beginning of a text on one line; its id if the vectors have no texts."""
+    told = " ".join(" ".join((part or "").split()) for part in (found.title, found.text)).strip() or found.id
+    return told if len(told) <= LONGEST_LINE else f"{told[:LONGEST_LINE]}…"
+
+
+def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
+    """Draw the first texts of both rankings beside each other, with a line between the places of a text in both.
+
+    A text that only one of them has among its first is grey on the left and blue on the right, with its other rank.
+    """
+    rows = max(len(one.found[:top]) for one in (before, after))
+    figure = white_figure(12.5, 1.1 + ROW_HEIGHT * rows)
+    axes = figure.subplots()
+    _side(axes, before, after, top, x=-0.04, align="right", colour="#888888")
+    _side(axes, after, before, top, x=1.04, align="left", colour=BLUE)
+    for left, found in enumerate(before.found[:top]):
+        right = after.rank_of(found.id)
+        if right is not None and right <= top:
+            axes.plot([0, 1], [left, right - 1], color="black", linewidth=1.2, marker="o", markersize=3)
+    for x in (0, 1):
+        axes.plot([x, x], [-0.4, rows - 0.6], color=LIGHT, linewidth=1, zorder=0)
+    axes.set(xlim=(-3.2, 4.2), ylim=(rows - 0.4, -1.3))
+    axes.set_axis_off()
+    figure.suptitle(plain(query), fontsize="medium", fontweight="bold")
+    return figure
+
+
+def _side(axes: Axes, one: Ranking, other: Ranking, top: int, *, x: float, align: str, colour: str) -> None:
+    """Write one ranking's first texts in a column."""
+    axes.text(x, -0.9, plain(one.name), ha=align, va="center", fontsize=9, fontweight="bold")
+    for row, found in enumerate(one.found[:top]):
+        rank = other.rank_of(found.id)
+        both = rank is not None and rank <= top
+        note = "" if both else f" ({_told(rank)})"
+        text = f"{_line(found)}{note}"
+        axes.text(x, row, plain(text), ha=align, va="center", fontsize=8, color="black" if both else colour)
