@@ -60,6 +60,14 @@ def batches_of(first: int, rank: int, world: int, start: Position, steps: int = 
     )
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_state_of_a_worker_means_the_last_row_of_all_workers(rank: int) -> None:
+    worker = batches_of(0, rank, 2, Position())
+    next(worker)  # six rows in three slots: rank 0 has two of these, rank 1 the one between
+    position = Position.of_metadata(worker.state(), {"seed": 0}, "a checkpoint")
+    assert position.cursor_ahead(len(SIZES), lambda number: SIZES[number % len(SIZES)]) == cursors()[5]
+
+
 @given(world=st.integers(1, 3), later=st.integers(1, 3), taken=st.integers(0, 8), rank=st.integers(0, 2))
 def test_a_step_has_the_same_rows_on_other_workers_after_the_state_of_any_of_them(
     world: int, later: int, taken: int, rank: int
