@@ -12,6 +12,7 @@ from pipeline.embed.search import Found, exact_hits, found_of, require_similarit
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError
 from pipeline.show.style import BLUE, LIGHT, plain, white_figure
+from pipeline.tracking.curves import GREY
 
 DEPTH = 1_000
 """Ranks that are told; beyond them, only that a text is later."""
@@ -79,9 +80,9 @@ def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
     A text that only one of them has among its first is grey on the left and blue on the right, with its other rank.
     """
     rows = max(len(one.found[:top]) for one in (before, after))
-    figure = white_figure(12.5, 1.1 + ROW_HEIGHT * rows)
+    figure = white_figure(12.5, 1.3 + ROW_HEIGHT * rows)
     axes = figure.subplots()
-    _side(axes, before, after, top, x=-0.04, align="right", colour="#888888")
+    _side(axes, before, after, top, x=-0.04, align="right", colour=GREY)
     _side(axes, after, before, top, x=1.04, align="left", colour=BLUE)
     for left, found in enumerate(before.found[:top]):
         right = after.rank_of(found.id)
@@ -89,8 +90,9 @@ def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
             axes.plot([0, 1], [left, right - 1], color="black", linewidth=1.2, marker="o", markersize=3)
     for x in (0, 1):
         axes.plot([x, x], [-0.4, rows - 0.6], color=LIGHT, linewidth=1, zorder=0)
-    axes.set(xlim=(-3.2, 4.2), ylim=(rows - 0.4, -1.3))
+    axes.set(xlim=(-2.4, 3.4), ylim=(rows - 0.4, -1.3))
     axes.set_axis_off()
+    axes.set_title(f"black: among the first {top} of both; in brackets: rank in the other", fontsize="small", color=GREY)
     figure.suptitle(plain(query), fontsize="medium", fontweight="bold")
     return figure
 
