@@ -92,7 +92,9 @@ def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
         axes.plot([x, x], [-0.4, rows - 0.6], color=LIGHT, linewidth=1, zorder=0)
     axes.set(xlim=(-2.4, 3.4), ylim=(rows - 0.4, -1.3))
     axes.set_axis_off()
-    axes.set_title(f"black: among the first {top} of both; in brackets: rank in the other", fontsize="small", color=GREY)
+    axes.set_title(
+        f"black: among the first {top} of both; in brackets: rank in the other", fontsize="small", color=GREY
+    )
     figure.suptitle(plain(query), fontsize="medium", fontweight="bold")
     return figure
 
