@@ -23,7 +23,7 @@ ROW_HEIGHT = 0.34
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking:
+class RankedTexts:
     """The first texts that a query finds in a set of vectors, best first: at most DEPTH."""
 
     name: str
@@ -45,14 +45,14 @@ def open_both(before: str, after: str) -> tuple[Vectors, Vectors]:
     return one, two
 
 
-def ranking(vectors: Vectors, query: str, name: str) -> Ranking:
+def ranking(vectors: Vectors, query: str, name: str) -> RankedTexts:
     """Search vectors with the model that made them. Raises the errors of `query_vectors`."""
     require_similarity(vectors.model.similarity)
     embedded = query_vectors(Search(vectors=vectors.folder, queries=query), vectors, [Query(id="1", text=query)])
-    return Ranking(name=name, found=tuple(found_of(vectors, exact_hits(vectors, embedded, DEPTH))[0]))
+    return RankedTexts(name=name, found=tuple(found_of(vectors, exact_hits(vectors, embedded, DEPTH))[0]))
 
 
-def lines(query: str, before: Ranking, after: Ranking, top: int) -> list[str]:
+def lines(query: str, before: RankedTexts, after: RankedTexts, top: int) -> list[str]:
     """Return the query, and for each ranking its first texts with their ranks in the other, as lines of text."""
     result = [query]
     for one, other in ((before, after), (after, before)):
@@ -74,7 +74,7 @@ def _line(found: Found) -> str:
     return told if len(told) <= LONGEST_LINE else f"{told[:LONGEST_LINE]}…"
 
 
-def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
+def draw(query: str, before: RankedTexts, after: RankedTexts, top: int) -> Figure:
     """Draw the first texts of both rankings beside each other, with a line between the places of a text in both.
 
     A text that only one of them has among its first is grey on the left and blue on the right, with its other rank.
@@ -99,7 +99,7 @@ def draw(query: str, before: Ranking, after: Ranking, top: int) -> Figure:
     return figure
 
 
-def _side(axes: Axes, one: Ranking, other: Ranking, top: int, *, x: float, align: str, colour: str) -> None:
+def _side(axes: Axes, one: RankedTexts, other: RankedTexts, top: int, *, x: float, align: str, colour: str) -> None:
     """Write one ranking's first texts in a column."""
     axes.text(x, -0.9, plain(one.name), ha=align, va="center", fontsize=9, fontweight="bold")
     for row, found in enumerate(one.found[:top]):

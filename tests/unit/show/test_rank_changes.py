@@ -4,12 +4,12 @@ import pytest
 
 from pipeline.embed.search import Found
 from pipeline.show import rank_changes
-from pipeline.show.rank_changes import LONGEST_LINE, Ranking, draw, lines
+from pipeline.show.rank_changes import LONGEST_LINE, RankedTexts, draw, lines
 
 
-def ranking(name: str, ids: str) -> Ranking:
+def ranking(name: str, ids: str) -> RankedTexts:
     texts = {"e": "word " * 30, "f": None}
-    return Ranking(
+    return RankedTexts(
         name=name,
         found=tuple(
             Found(id=one, score=1 - rank / 10, chunk=0, start=0, end=1, title=None, text=texts.get(one, f"text\n{one}"))
