@@ -16,6 +16,8 @@ Report = Callable[[str], None]
 FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
 """Seconds before the first line; each following pause is twice as long, up to LONGEST_SECONDS."""
 BEAT_SECONDS = 1.0
+RAY_FILES = "_ray_pkg_"
+"""Part of the name of a folder in which Ray keeps the files of a job."""
 
 
 def print_line(line: str) -> None:
@@ -27,16 +29,19 @@ def print_line(line: str) -> None:
 
 
 def to_paste(command: str) -> str:
-    """Return a command that begins with `python jobs/` as it works in the shell of the reader.
+    """Return a command that begins with `python jobs/` with the interpreter below the working folder, if there is one.
 
-    `make` runs jobs with the interpreter of .venv, which is not the `python` of that shell.
+    `make` runs jobs with that of .venv, which is not the `python` of the shell that reads this.
     """
     return as_called(command).replace("python jobs/", f"{shlex.quote(from_here(sys.executable, 'python'))} jobs/")
 
 
 def from_here(path: str, elsewhere: str | None = None) -> str:
-    """Return a path below the working folder as a relative one; any other path or URL as it is, or as `elsewhere`."""
-    if Path(path).is_relative_to(Path.cwd()):
+    """Return a path below the working folder as a relative one; any other path or URL as it is, or as `elsewhere`.
+
+    The working folder of a job that brought its own files to a cluster is Ray's, which its reader does not know.
+    """
+    if Path(path).is_relative_to(Path.cwd()) and RAY_FILES not in str(Path.cwd()):
         return str(Path(path).relative_to(Path.cwd()))
     return path if elsewhere is None else elsewhere
 

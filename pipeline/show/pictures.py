@@ -144,11 +144,13 @@ def _loss(run: str, rows: int, picture: str) -> None:
 def _ranks(before: str, after: str, query: str, top: int, picture: str) -> None:
     require_picture(picture)
     both = rank_changes.open_both(before, after)
+    name = _short if _short(before) != _short(after) else str
     with CONSOLE.status("embedding the query"):
         one, two = (
-            rank_changes.ranking(vectors, query, _short(folder))
+            rank_changes.ranking(vectors, query, name(folder))
             for vectors, folder in zip(both, (before, after), strict=True)
         )
+    rank_changes.require_same_texts(one, two)
     _show(rank_changes.lines(query, one, two, top), rank_changes.draw(query, one, two, top), picture)
 
 

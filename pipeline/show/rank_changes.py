@@ -35,7 +35,7 @@ class RankedTexts:
 
 
 def open_both(before: str, after: str) -> tuple[Vectors, Vectors]:
-    """Open two sets of vectors. Raises ConfigError if they cannot be of the same texts."""
+    """Open two sets of vectors. Raises ConfigError if their numbers of texts differ."""
     one, two = open_vectors(before), open_vectors(after)
     if one.texts != two.texts:
         raise ConfigError(
@@ -43,6 +43,13 @@ def open_both(before: str, after: str) -> tuple[Vectors, Vectors]:
             "models"
         )
     return one, two
+
+
+def require_same_texts(before: RankedTexts, after: RankedTexts) -> None:
+    """Raise ConfigError if two rankings have no text in common, or not the same texts where they have all."""
+    one, two = ({found.id for found in each.found} for each in (before, after))
+    if one.isdisjoint(two) or (max(len(one), len(two)) < DEPTH and one != two):
+        raise ConfigError(f"{before.name} and {after.name} have other texts: embed the same texts with both models")
 
 
 def ranking(vectors: Vectors, query: str, name: str) -> RankedTexts:

@@ -1,5 +1,6 @@
 """Adapt an encoder to one's own text: prepare, train on masked words and on pairs of texts, embed, and search."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -64,7 +65,7 @@ def adapt(config: Adapt, report: Report) -> None:
         )
     for line in (*lines, *_found(config, queries, vectors, report)):
         report(line)
-    search = f'python jobs/search.py --vectors {from_here(vectors[ADAPTED].folder)} --queries "…"'
+    search = f'python jobs/search.py --vectors {shlex.quote(from_here(vectors[ADAPTED].folder))} --queries "…"'
     report(f"\nencoder: {chosen.export}\n{to_paste(search)}")
 
 

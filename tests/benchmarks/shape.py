@@ -28,7 +28,6 @@ from pipeline.config.data import NextSentence
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.objective import Masked
 from pipeline.config.training import AdamW
-from pipeline.errors import as_called
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.optim.build import build_optimizer
@@ -205,8 +204,8 @@ def measure(setting: Setting, repetitions: int) -> dict[str, list[float]]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog=as_called("python -m tests.benchmarks shape"),
-        description=as_called(str(__doc__)),
+        prog="python -m tests.benchmarks shape",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     families = [family for family in get_args(FamilyName) if family != "bert"]

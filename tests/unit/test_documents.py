@@ -22,6 +22,7 @@ from pipeline.command_line.command import Command
 from pipeline.command_line.main import JOBS
 from pipeline.config.data import FullSentences
 from pipeline.train.summary import next_commands
+from tests.benchmarks import __main__ as benchmarks
 from tests.documents import FENCED, ROOT, Written, commands, split
 
 COMMANDS = list(dict.fromkeys(commands()))
@@ -94,6 +95,14 @@ def test_a_job_takes_its_command_at_the_end_of_a_run(
     assert embed.output == search.vectors == "/my output/vectors/mine"
     assert continued.batch.rows_per_step == (64 if device == "cpu" else 256)
     assert isinstance(continued.sampling.pairs, FullSentences), "not every model has a head for pairs"
+
+
+def test_the_benchmarks_take_their_commands(parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [written for written in COMMANDS if "tests.benchmarks" in written.words]
+    assert {written.words[written.words.index("tests.benchmarks") + 1] for written in found} >= {"ablation", "shape"}
+    for written in found:
+        with pytest.raises(Parsed):
+            benchmarks.main(written.words[written.words.index("tests.benchmarks") + 1 :])
 
 
 def test_a_misspelt_command_is_refused(parse_only: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,13 @@ from mlflow.tracking import MlflowClient
 from jobs.show import main
 from pipeline import api
 from pipeline.config.embed import Embed
+from pipeline.embed.vectors import open_vectors
 from pipeline.files import storage
 from pipeline.reporting import no_op
 from pipeline.saved.run import RUN, SUMMARY
 from pipeline.show.model_texts import cut_text, cut_texts, random_weights
 from pipeline.show.pictures import readable
+from pipeline.show.rank_changes import ranking
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.workflows.embed import embed
 
@@ -89,20 +91,37 @@ def vectors(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Vectors of three texts, and in another folder of two of these."""
     folder = tmp_path_factory.mktemp("vectors")
     texts = ("kar lost mist\n", "lost kap\n", "mist mist\n")
-    for name, count in (("three", 3), ("two", 2)):
-        (folder / f"{name}.txt").write_text("".join(texts[:count]))
-        embed(Embed(checkpoint=str(tiny_run), input=str(folder / f"{name}.txt"), output=str(folder / name)), no_op)
+    (folder / "texts.txt").write_text("".join(texts))
+    (folder / "others.txt").write_text("".join(texts))
+    (folder / "fewer.txt").write_text("".join(texts[:2]))
+    for name, file, prompt in (
+        *(("three", "texts", None), ("again", "texts", "mist mist mist ")),
+        *(("others", "others", None), ("two", "fewer", None)),
+    ):
+        config = Embed(
+            checkpoint=str(tiny_run), input=str(folder / f"{file}.txt"), output=str(folder / name), prompt=prompt
+        )
+        embed(config, no_op)
     return folder
 
 
 def test_a_search_before_and_after(show: Callable[..., str], vectors: Path) -> None:
-    three = str(vectors / "three")
-    told = show("ranks", three, three, "lost kap", "--top", "2").splitlines()
-    assert told[0] == "lost kap" and told[2].endswith("/three)")
-    assert told[3].split() == ["1", "(1)", "lost", "kap"] and told[3:5] == told[7:9]
+    three, again = str(vectors / "three"), str(vectors / "again")
+    found = [[one.text for one in ranking(open_vectors(folder), "lost kap", "").found] for folder in (three, again)]
+    told = show("ranks", three, again, "lost kap", "--top", "2").splitlines()
+    assert told[0] == "lost kap" and told[2].endswith("/three (rank in vectors0/again)")
+    for first, one, other in ((3, *found), (7, *reversed(found))):
+        assert [line.split(maxsplit=2) for line in told[first : first + 2]] == [
+            [str(rank), f"({other.index(text) + 1})", text] for rank, text in enumerate(one[:2], 1)
+        ]
+    same = show("ranks", three, f"{vectors}/./three", "lost kap", "--top", "1").splitlines()
+    assert same[2] == f"{three} (rank in {three})"
 
 
 def test_two_sets_of_texts_are_refused(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    others = [str(vectors / name) for name in ("three", "others")]
+    assert main(["ranks", *others, "kar", "--picture", str(tmp_path / "a.png")]) == 2
+    assert "/others have other texts: embed the same texts with both models" in capsys.readouterr().err
     folders = [str(vectors / name) for name in ("three", "two")]
     assert main(["ranks", *folders, "kar", "--picture", str(tmp_path / "a.png")]) == 2
     assert capsys.readouterr().err == (
