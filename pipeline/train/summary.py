@@ -190,7 +190,7 @@ def summary_text(summary: dict[str, Any]) -> str:
 
 
 def next_commands(summary: dict[str, Any]) -> str:
-    """Return the commands that use a finished run's model: search, fine-tuning, and training on other text.
+    """Return the commands that use a finished run's model: search, adapting, fine-tuning, and training on other text.
 
     The last is left out where the model has no head for masked words: then it cannot be trained by `continue`.
     """
@@ -199,8 +199,9 @@ def next_commands(summary: dict[str, Any]) -> str:
     folder, found = shlex.quote(model), shlex.quote(from_here(vectors))
     embed = f"python jobs/embed.py --checkpoint {folder} --input TEXTS --output {found}"
     uses = {
-        "search your own texts (one per line, or a column text; weakly, until the job adapt)": f"{embed} && "
+        "search your own texts (one per line, or a table with the columns title and text)": f"{embed} && "
         f"python jobs/search.py --vectors {found} --queries 'A QUESTION'",
+        "train it for search, and compare": f"python jobs/adapt.py --corpus PATH_OR_URL --init {folder}",
         "fine-tune it on a CSV": f"python jobs/finetune.py --checkpoint {folder} --train FILE.csv "
         "--text text --label label",
     }

@@ -84,14 +84,14 @@ def test_a_job_takes_its_command_at_the_end_of_a_run(
     summary = {"name": "mine", "export": "/my output/runs/mine/export", "device": device}
     lines = next_commands(summary | {"blanks": {}, "heldout_after": {}}).splitlines()
     written = [Written(page="a run", words=words) for line in lines if "jobs/" in line for words in split(line)]
-    assert [one.job for one in written] == ["embed", "search", "finetune", "pretrain"]
+    assert [one.job for one in written] == ["embed", "search", "adapt", "finetune", "pretrain"]
     settings = []
     for one in written:
         with pytest.raises(Parsed) as parsed:
             run_job(one)
         settings.append(parsed.value.args[0])
-    embed, search, finetune, continued = settings
-    assert embed.checkpoint == finetune.checkpoint == continued.init == "/my output/runs/mine/export"
+    embed, search, adapted, finetune, continued = settings
+    assert embed.checkpoint == finetune.checkpoint == adapted.init == continued.init == "/my output/runs/mine/export"
     assert embed.output == search.vectors == "/my output/vectors/mine"
     assert continued.batch.rows_per_step == (64 if device == "cpu" else 256)
     assert isinstance(continued.sampling.pairs, FullSentences), "not every model has a head for pairs"

@@ -239,9 +239,11 @@ def test_the_sentences_with_blanks_are_described_as_they_were_chosen() -> None:
 
 NEXT = """\
 use this model:
-  search your own texts (one per line, or a column text; weakly, until the job adapt):
+  search your own texts (one per line, or a table with the columns title and text):
     .venv/bin/python jobs/embed.py --checkpoint out/runs/mine/export --input TEXTS --output out/vectors/mine \
 && .venv/bin/python jobs/search.py --vectors out/vectors/mine --queries 'A QUESTION'
+  train it for search, and compare:
+    .venv/bin/python jobs/adapt.py --corpus PATH_OR_URL --init out/runs/mine/export
   fine-tune it on a CSV:
     .venv/bin/python jobs/finetune.py --checkpoint out/runs/mine/export --train FILE.csv --text text --label label
   train it on your own corpus:
@@ -255,7 +257,7 @@ def test_the_commands_that_use_the_model(tmp_path: Path, monkeypatch: pytest.Mon
     below = SUMMARY | {"export": str(tmp_path / "out/runs/mine/export")}
     assert next_commands(below) == NEXT
     installed = NEXT
-    for job in ("embed", "search", "finetune", "pretrain"):
+    for job in ("embed", "search", "adapt", "finetune", "pretrain"):
         installed = installed.replace(f".venv/bin/python jobs/{job}.py", f"bertstream {job}")
     monkeypatch.setattr("sys.argv", ["/usr/bin/bertstream"])
     assert next_commands(below) == installed
