@@ -65,8 +65,12 @@ def adapt(config: Adapt, report: Report) -> None:
         )
     for line in (*lines, *_found(config, queries, vectors, report)):
         report(line)
-    search = f'python jobs/search.py --vectors {shlex.quote(from_here(vectors[ADAPTED].folder))} --queries "…"'
-    report(f"\nencoder: {chosen.export}\n{to_paste(search)}")
+    report(f"\nencoder: {chosen.export}\n{_search_command(vectors[ADAPTED].folder)}")
+
+
+def _search_command(vectors: str) -> str:
+    """Return the command that searches the vectors of the adapted encoder."""
+    return to_paste(f'python jobs/search.py --vectors {shlex.quote(from_here(vectors))} --queries "…"')
 
 
 def _prepared(config: Adapt, report: Report) -> Corpus:

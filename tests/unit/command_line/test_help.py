@@ -113,8 +113,11 @@ def test_jobs_of_several_commands_say_what_each_takes(capsys: pytest.CaptureFixt
 
 def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert show.main(["example"]) == 2
-    views = "documents, dropped, statistics, examples, seen, heads, attention, word, map, resumed, curve, corpus, loss"
-    assert capsys.readouterr().err == f"error: word example must be one of {views}; did you mean examples?\n"
+    views = "documents, dropped, statistics, examples, seen"
+    pictures = "heads, attention, word, map, resumed, curve, corpus, loss, ranks"
+    assert (
+        capsys.readouterr().err == f"error: word example must be one of {views}, {pictures}; did you mean examples?\n"
+    )
 
 
 def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None:

@@ -46,7 +46,7 @@ NO_LOCATIONS = {
         "tokens",
     ),
     *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
-    *("placement.address", "placement.worker_resource", "sentence", "word", "rerank_label"),
+    *("placement.address", "placement.worker_resource", "sentence", "word", "query", "rerank_label"),
     *("sampling.query_prompt", "sampling.document_prompt", "objective.teacher_prompt"),
     *("tracking.uri", "mlflow_uri"),  # made absolute by tracking_uri, together with MLFLOW_TRACKING_URI
 }
