@@ -46,18 +46,18 @@ def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> st
     for rank, one in enumerate(found, 1):
         where = f"{one.id}#{one.chunk}" if one.chunk else one.id
         scores = [f"{score:.4f}" for score in (one.rerank_score, one.score) if score is not None]
-        table.add_row(str(rank), *scores, Text(where), Text(_shown_text(one)))
+        table.add_row(str(rank), *scores, Text(where), Text(shown_text(one)))
     lines = StringIO()
     console = Console(file=lines, width=width, color_system=None)
     console.print(table)
     return f"{query.text}\n" + "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
 
 
-def _shown_text(found: Found) -> str:
-    """Return the title and the beginning of a text on one line, for a table."""
+def shown_text(found: Found, longest: int = LONGEST_TEXT) -> str:
+    """Return the title and the beginning of a text on one line, at most `longest` characters and an ellipsis."""
     title, text = " ".join((found.title or "").split()), " ".join((found.text or "").split())
     joined = " — ".join(part for part in (title, text) if part) if not text.startswith(title) else text
-    return joined if len(joined) <= LONGEST_TEXT else f"{joined[:LONGEST_TEXT]}…"
+    return joined if len(joined) <= longest else f"{joined[:longest]}…"
 
 
 def report_results(

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from pipeline.config.embed import Search
 from pipeline.embed.queries import query_vectors
 from pipeline.embed.query_files import Query
+from pipeline.embed.results import shown_text
 from pipeline.embed.search import Found, exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError
@@ -76,9 +77,8 @@ def _told(rank: int | None) -> str:
 
 
 def _line(found: Found) -> str:
-    """Return the title and the beginning of a text on one line; its id if the vectors have no texts."""
-    told = " ".join(" ".join((part or "").split()) for part in (found.title, found.text)).strip() or found.id
-    return told if len(told) <= LONGEST_LINE else f"{told[:LONGEST_LINE]}…"
+    """Return the beginning of a text on one line; its id if the vectors have no texts."""
+    return shown_text(found, LONGEST_LINE) or found.id
 
 
 def draw(query: str, before: RankedTexts, after: RankedTexts, top: int) -> Figure:
