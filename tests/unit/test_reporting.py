@@ -1,12 +1,13 @@
 """Lines of a job that waits for its first result, and durations as people read them."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from pipeline import reporting
-from pipeline.reporting import Waiting, beating, duration, estimate
+from pipeline.reporting import Waiting, beating, duration, estimate, from_here
 
 
 def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +72,13 @@ def test_durations(seconds: float, said: str) -> None:
 )
 def test_estimates_have_one_unit(seconds: float, said: str) -> None:
     assert estimate(seconds) == said
+
+
+def test_a_path_is_relative_to_a_folder_that_its_reader_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_ray = tmp_path / "_ray_pkg_1a2b3c"
+    of_ray.mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert from_here(f"{tmp_path}/output/vectors") == "output/vectors" and from_here("s3://b/output") == "s3://b/output"
+    assert from_here("/elsewhere/python", "python") == "python"
+    monkeypatch.chdir(of_ray)
+    assert from_here(f"{of_ray}/output") == f"{of_ray}/output"
