@@ -334,7 +334,7 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
             "highest",
             "seeds",
             "collapsed",
-            "baseline",
+            "without a model",
             "setting",
         )
         data = [

@@ -12,13 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipeline.bench.heldout import heldout_words_of
 from pipeline.config.checks import require
 from pipeline.corpus import token_file
 from pipeline.errors import ConfigError
+from pipeline.evaluation.heldout_words import word_metrics
 from pipeline.files import storage
+from pipeline.presets.table import PRESETS
 from pipeline.reporting import Report, duration
+from pipeline.saved.model import open_saved
+from pipeline.saved.pretrained import load_published
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.hardware import cores
+from pipeline.train.hardware import autocast_of, cores
+from pipeline.train.summary import BITS
 from tests.benchmarks.settings import RunMlm
 
 PROBE_WARM, PROBE_STEPS = 3, 20
@@ -49,9 +55,19 @@ def run(config: RunMlm, report: Report) -> int:
     seen = steps * config.rows_per_step
     print(
         f"{config.family} {config.layers} x {config.width}, rate {config.learning_rate:g}, seed {config.seed}: "
-        f"{steps:,} steps, {seen * config.length:,} tokens, {seen / len(rows):.1f} epochs in {duration(trained)}"
+        f"{steps:,} steps, {seen * config.length:,} tokens, {seen / len(rows):.1f} epochs in {duration(trained)}; "
+        f"{heldout_bits(config.output, tokens):.3f} bits per byte"
     )
     return 0
+
+
+def heldout_bits(folder: str, tokens: token_file.TokenFile) -> float:
+    """Return the bits per byte of a model on the held-out words on which `bench train quickstart` is evaluated."""
+    trained, lacks = load_published(open_saved(folder), tokens.vocabulary)
+    assert not lacks, lacks
+    held = heldout_words_of(PRESETS["quickstart"], tokens, 0, 1)
+    cpu = torch.device("cpu")
+    return word_metrics(trained.module, held, world=1, device=cpu, autocast=autocast_of("float32", cpu))[BITS]
 
 
 def blocks(tokens: token_file.TokenFile, length: int) -> np.ndarray:

@@ -93,8 +93,8 @@ class RunMlm:
     """Train a model with transformers' Trainer as its example run_mlm.py does, for given minutes, on a file of tokens.
 
     The defaults are those of the example and of its TrainingArguments. The model has the defaults of transformers'
-    config but for the sizes. Score it as any published model: `score --checkpoint OUTPUT --blimp`; the bits per byte
-    are those before the first step of `bench train continue --init OUTPUT --token-file FILE --steps 1`.
+    config but for the sizes. The bits per byte are those of the held-out words on which `bench train quickstart` is
+    evaluated; minimal pairs are scored as for any published model: `score --checkpoint OUTPUT --blimp BLIMP`.
     """
 
     token_file: Location

@@ -316,7 +316,7 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
     settings = json.loads((folder.parent / "result.json").read_text())["settings"]
     assert settings["adapter"] == {"no-adapter": "NoAdapter", "low-rank": "LowRank"}[selected[1]]
     assert settings["cutting.maximum_length"] == open_tuned(str(folder)).about.cutting.maximum_length == 16
-    assert f"{tmp_path}/test.csv: 7 rows" in out and "predict.py --checkpoint" in out and "to open it: mlflow ui" in out
+    assert f"{tmp_path}/test.csv: 7 rows" in out and "predict.py --checkpoint" in out and "mlflow ui --workers 1" in out
     written = (folder.parent / "test-answers.csv").read_text().splitlines()
     assert len(written) == 8 and written[0].startswith('"review","stars",')
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")

@@ -1,15 +1,21 @@
 """Blocks of tokens for transformers' Trainer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from pipeline.bench.train import train_on_tokens
+from pipeline.config.placement import Placement
 from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
+from pipeline.presets.modernbert import shape
+from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from tests.benchmarks.run_mlm import blocks
+from tests.benchmarks.run_mlm import blocks, heldout_bits
 
 
 def test_blocks_are_the_texts_between_special_tokens(
@@ -26,3 +32,22 @@ def test_blocks_are_the_texts_between_special_tokens(
     assert flat[0] == tiny_vocabulary.cls_id
     ends = np.flatnonzero(flat == tiny_vocabulary.sep_id)
     assert np.all(flat[ends[:-1] + 1] == tiny_vocabulary.cls_id) and documents - len(ends) in (0, 1)
+
+
+def test_the_bits_per_byte_are_those_of_a_run_on_the_same_file(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "tokens.arrow")
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    config = replace(
+        PRESETS["quickstart"],
+        steps=2,
+        word_embeddings="random",
+        model=shape(1, 64, 32),
+        placement=Placement(device="cpu", precision="float32", threads=1),
+        output=str(tmp_path),
+        name="run",
+    )
+    measured = train_on_tokens(config, location, lambda line: None)
+    bits = heldout_bits(measured["checkpoint"], token_file.read(location))
+    assert bits == pytest.approx(measured["heldout_after"]["heldout/bits_per_byte"], rel=1e-6) and bits > 0

@@ -141,6 +141,12 @@ fill in the blank (held-out sentences of plain prose; of 64 sentences the model'
 """
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder without an interpreter, so that printed commands do not depend on the machine."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_the_loss_of_each_language_has_its_line() -> None:
     languages = SUMMARY | {"heldout_by_language": {"de": 3.21, "zh": 4.5678}}
     lines = summary_text(languages).splitlines()
@@ -310,6 +316,14 @@ def test_a_length_that_changed_in_between_is_said() -> None:
     assert "4.568 nats at length 512 (before training 9.011 at length 128, unigram baseline 6.250)" in summary_text(
         longer
     )
+
+
+def test_a_database_is_opened_with_the_mlflow_below_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ": mlflow ui --workers 1" in to_open("sqlite:///mlflow.db", "0a1b", "1")
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    assert ": .venv/bin/mlflow ui --workers 1" in to_open("sqlite:///mlflow.db", "0a1b", "1")
 
 
 def test_where_a_run_is_found_on_a_server() -> None:
