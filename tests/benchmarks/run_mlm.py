@@ -50,12 +50,12 @@ def run(config: RunMlm, report: Report) -> int:
     seconds = _train(config, rows, PROBE_WARM + PROBE_STEPS, measured=PROBE_STEPS)[1] / PROBE_STEPS
     steps = max(1, round(60 * config.minutes / seconds))
     report(f"{len(rows):,} blocks of {config.length} tokens; {steps:,} steps of {1000 * seconds:,.0f} ms")
-    model, trained = _train(config, rows, steps, measured=steps)
-    model.save_pretrained(config.output)
+    trained, seconds = _train(config, rows, steps, measured=steps)
+    trained.save_pretrained(config.output)
     seen = steps * config.rows_per_step
     print(
         f"{config.family} {config.layers} x {config.width}, rate {config.learning_rate:g}, seed {config.seed}: "
-        f"{steps:,} steps, {seen * config.length:,} tokens, {seen / len(rows):.1f} epochs in {duration(trained)}; "
+        f"{steps:,} steps, {seen * config.length:,} tokens, {seen / len(rows):.1f} epochs in {duration(seconds)}; "
         f"{heldout_bits(config.output, tokens):.3f} bits per byte"
     )
     return 0
@@ -64,7 +64,7 @@ def run(config: RunMlm, report: Report) -> int:
 def heldout_bits(folder: str, tokens: token_file.TokenFile) -> float:
     """Return the bits per byte of a model on the held-out words on which `bench train quickstart` is evaluated."""
     trained, lacks = load_published(open_saved(folder), tokens.vocabulary)
-    assert not lacks, lacks
+    assert not any(part.startswith("masked_token_head") for part in lacks), lacks  # BERT's also lacks the pooler
     held = heldout_words_of(PRESETS["quickstart"], tokens, 0, 1)
     cpu = torch.device("cpu")
     return word_metrics(trained.module, held, world=1, device=cpu, autocast=autocast_of("float32", cpu))[BITS]
@@ -81,7 +81,7 @@ def blocks(tokens: token_file.TokenFile, length: int) -> np.ndarray:
     return ids[: len(ids) // length * length].reshape(-1, length)
 
 
-def _model(config: RunMlm, vocabulary_size: int, special: dict[str, int]) -> Any:
+def model(config: RunMlm, vocabulary_size: int, special: dict[str, int]) -> Any:
     """Return a model of transformers with random weights, its config's defaults and these sizes."""
     from transformers import AutoModelForMaskedLM, BertConfig, ModernBertConfig
 
@@ -119,9 +119,9 @@ def _train(config: RunMlm, rows: np.ndarray, steps: int, measured: int) -> tuple
     set_seed(config.seed)
     tokenizer = AutoTokenizer.from_pretrained(config.output)
     special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep")}
-    model, clock = _model(config, len(tokenizer), special), Clock()
+    trained, clock = model(config, len(tokenizer), special), Clock()
     Trainer(
-        model=model,
+        model=trained,
         args=TrainingArguments(
             output_dir=f"{config.output}/trainer",
             max_steps=steps,
@@ -139,4 +139,4 @@ def _train(config: RunMlm, rows: np.ndarray, steps: int, measured: int) -> tuple
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=config.share),
         callbacks=[clock],
     ).train()
-    return model, time.perf_counter() - clock.begun
+    return trained, time.perf_counter() - clock.begun

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from pipeline.presets.modernbert import shape
 from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from tests.benchmarks.run_mlm import blocks, heldout_bits
+from pipeline.text.vocabulary_saving import save_vocabulary
+from tests.benchmarks.run_mlm import blocks, heldout_bits, model
+from tests.benchmarks.settings import RunMlm
 
 
 def test_blocks_are_the_texts_between_special_tokens(
@@ -51,3 +54,16 @@ def test_the_bits_per_byte_are_those_of_a_run_on_the_same_file(
     measured = train_on_tokens(config, location, lambda line: None)
     bits = heldout_bits(measured["checkpoint"], token_file.read(location))
     assert bits == pytest.approx(measured["heldout_after"]["heldout/bits_per_byte"], rel=1e-6) and bits > 0
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_a_model_of_transformers_has_bits_per_byte(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, family: Any
+) -> None:
+    location, folder = str(tmp_path / "tokens.arrow"), tmp_path / "model"
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    config = RunMlm(token_file=location, output=str(folder), minutes=1, family=family, layers=1, width=64)
+    special = {f"{name}_token_id": getattr(tiny_vocabulary, f"{name}_id") for name in ("pad", "cls", "sep")}
+    model(config, tiny_vocabulary.size, special).save_pretrained(folder)
+    save_vocabulary(tiny_vocabulary, folder, config.length)
+    assert heldout_bits(str(folder), token_file.read(location)) > 1
