@@ -157,7 +157,7 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
     page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
         program = from_here(str(Path(sys.executable).with_name("mlflow")), "mlflow")
-        command = f"{program} ui --workers 1 --backend-store-uri {shlex.quote(uri)}"
+        command = f"{shlex.quote(program)} ui --workers 1 --backend-store-uri {shlex.quote(uri)}"
         return f"run {run_id}; to open it: {command} and http://127.0.0.1:5000/{page}"
     return f"{uri.rstrip('/')}/{page}" if uri.startswith("http") else f"run {run_id} at {uri}"
 

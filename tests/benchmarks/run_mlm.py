@@ -47,9 +47,9 @@ def run(config: RunMlm, report: Report) -> int:
     rows = blocks(tokens, config.length)
     os.makedirs(config.output)
     save_vocabulary(tokens.vocabulary, Path(config.output), config.length)
-    seconds = _train(config, rows, PROBE_WARM + PROBE_STEPS, measured=PROBE_STEPS)[1] / PROBE_STEPS
-    steps = max(1, round(60 * config.minutes / seconds))
-    report(f"{len(rows):,} blocks of {config.length} tokens; {steps:,} steps of {1000 * seconds:,.0f} ms")
+    per_step = _train(config, rows, PROBE_WARM + PROBE_STEPS, measured=PROBE_STEPS)[1] / PROBE_STEPS
+    steps = max(1, round(60 * config.minutes / per_step))
+    report(f"{len(rows):,} blocks of {config.length} tokens; {steps:,} steps of {1000 * per_step:,.0f} ms")
     trained, seconds = _train(config, rows, steps, measured=steps)
     trained.save_pretrained(config.output)
     seen = steps * config.rows_per_step

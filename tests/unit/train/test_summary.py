@@ -324,6 +324,8 @@ def test_a_database_is_opened_with_the_mlflow_below_the_working_folder(
     assert ": mlflow ui --workers 1" in to_open("sqlite:///mlflow.db", "0a1b", "1")
     monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
     assert ": .venv/bin/mlflow ui --workers 1" in to_open("sqlite:///mlflow.db", "0a1b", "1")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "my env/bin/python"))
+    assert ": 'my env/bin/mlflow' ui --workers 1" in to_open("sqlite:///mlflow.db", "0a1b", "1")
 
 
 def test_where_a_run_is_found_on_a_server() -> None:
