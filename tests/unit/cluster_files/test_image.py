@@ -23,14 +23,14 @@ from tests.unit.cluster_files.changing import ROOT, lines
         ),
         ("USER ray", "USER root", "USER: root at the end; ray"),
         (
-            "--constraint requirements.txt ",
-            "",
+            "--constraint requirements.txt torch",
+            "torch",
             "line 13: pip install without the lock; --constraint cluster/requirements.txt",
         ),
         (
-            "--no-deps --force-reinstall .",
-            "--no-deps torch==2.11.0 .",
-            f"line 17: torch==2.11.0; cluster/requirements.txt has {LOCK['torch']}",
+            "requirements.txt torch",
+            "requirements.txt torch==2.11.0",
+            f"line 13: torch==2.11.0; cluster/requirements.txt has {LOCK['torch']}",
         ),
     ],
 )
