@@ -13,6 +13,8 @@ import numpy as np
 CONFIDENCE = 0.95
 DRAWS = 1_000
 """Resamples of the bootstrap."""
+SAME = 1e-9
+"""Width of an interval, relative to means above 1, up to which it comes from rounding alone."""
 BATCH_INDICES = 1_000_000
 """Maximum row indices (8 bytes each) that the bootstrap draws at once; this limits its memory."""
 
@@ -35,8 +37,8 @@ class Difference:
 
     @property
     def exact(self) -> bool:
-        """Whether all compared pairs differ by the same amount."""
-        return self.low == self.high
+        """Whether all compared pairs differ by the same amount, up to rounding."""
+        return self.high - self.low <= SAME * max(1.0, abs(self.mean))
 
 
 def _stats() -> ModuleType:

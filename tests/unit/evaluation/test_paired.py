@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.evaluation.paired import Difference, format_difference, over_rows, over_seeds, verdict
+from pipeline.evaluation.paired import Difference, format_difference, over_rows, over_seeds, p_value, verdict
 
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8)
 
@@ -43,6 +43,13 @@ def test_one_seed_says_nothing_and_unequal_numbers_are_refused() -> None:
     assert over_seeds([0.5], [0.9]) == Difference(mean=pytest.approx(0.4), low=-math.inf, high=math.inf)
     with pytest.raises(ValueError, match=r"A has 1 seeds and B has 2: give both the same number of seeds, 1 or more"):
         over_seeds([1.0], [1.0, 2.0])
+
+
+def test_differences_that_are_equal_up_to_rounding_say_nothing() -> None:
+    before, after = [31 / 71, 40 / 71, 35 / 71], [34 / 71, 43 / 71, 38 / 71]
+    found = over_seeds(before, after)
+    assert found.low < found.high and (found.better, p_value(before, after)) == (0, None)
+    assert "its spread is unknown" in verdict("wnli", found)
 
 
 def test_rows_are_drawn_the_same_for_both() -> None:
