@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray,
 def _heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
     """Draw held-out losses, one line per sequence length, because losses at two lengths cannot be compared."""
     logged_lengths = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
-    for length, style in zip(logged_lengths, ("-", "--", ":")):
+    for length, style in zip(logged_lengths, cycle(("-", "--", ":", "-."))):
         steps = [step for step in sorted(losses) if lengths.get(step) == length]
         label = "held-out" if len(logged_lengths) == 1 or length is None else f"held-out, length {length:.0f}"
         marker = "o" if len(steps) <= MOST_POINTS else ""

@@ -107,6 +107,13 @@ def test_what_was_not_logged_is_not_drawn() -> None:
     assert lines(gone_on.axes[0]) == {"training, each step": ([61, 62], [5, 4]), "held-out": ([62], [4.5])}
 
 
+def test_held_out_losses_at_five_lengths_are_five_lines() -> None:
+    lengths = {0: 128.0, 10: 256.0, 20: 512.0, 30: 1024.0, 40: 2048.0}
+    points = {"heldout/mlm_loss": dict.fromkeys(lengths, 5.0), "heldout/maximum_length": lengths}
+    shown = lines(drawn(learning_curve("a-run", points | {"train/mlm_loss": {10: 7.0}})).axes[0])
+    assert {f"held-out, length {length:.0f}" for length in lengths.values()} <= shown.keys()
+
+
 def test_held_out_losses_at_two_lengths_are_two_lines() -> None:
     points = POINTS | {
         "heldout/mlm_loss": {0: 8.0, 15: 6.5, 20: 6.0, 30: 5.5},
