@@ -109,7 +109,8 @@ def _losses(axes: Axes, term: TermDifference, names: tuple[str, str]) -> None:
     axes.plot(term.steps, term.losses[0], color=BLUE, alpha=0.4, linewidth=4.0, label=plain(names[0]))
     axes.plot(term.steps, term.losses[1], "--", color=RED, linewidth=1.2, label=plain(names[1]))
     axes.set_ylabel(term.label, fontsize="small")
-    axes.legend(frameon=False, fontsize="small")
+    # matplotlib's own list of labels leaves out names that begin with an underscore
+    axes.legend(axes.get_lines(), list(map(plain, names)), frameon=False, fontsize="small")
 
 
 def _difference(axes: Axes, term: TermDifference) -> None:

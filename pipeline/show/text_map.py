@@ -113,8 +113,10 @@ def draw(maps: Mapping[str, TextMap], labels: Sequence[str], title: str) -> Figu
     for axes, (name, measured) in zip(panels, maps.items(), strict=True):
         _points(axes, measured, labels, shown)
         axes.set_title(f"{plain(name)}\nnearest texts tell the label of {measured.agreement:.1%}", fontsize="medium")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False,
-                  fontsize="small", markerscale=2.5)  # fmt: skip
+    groups = panels[0].collections
+    # matplotlib's own list of labels leaves out those that begin with an underscore
+    figure.legend(groups, [str(group.get_label()) for group in groups], loc="outside lower center", ncols=5,
+                  frameon=False, fontsize="small", markerscale=2.5)  # fmt: skip
     figure.suptitle(plain(title), fontsize="medium", fontweight="bold")
     return figure
 

@@ -31,6 +31,8 @@ def test_both_runs_and_their_difference_are_drawn() -> None:
         drawn = {line.get_label(): dict(zip(line.get_xdata(), line.get_ydata())) for line in axes.get_lines()}
         common = {step: ONE[f"train/{term}_loss"][step] for step in (1, 2, 3)}
         assert drawn == {"undisturbed": common, "killed": OTHER[f"train/{term}_loss"]}
+    named = draw(run_difference(ONE, OTHER, ("_base", "b")), ("_base", "b")).axes[0].get_legend()
+    assert named and [text.get_text() for text in named.get_texts()] == ["_base", "b"]
     assert list(mlm_difference.get_lines()[1].get_ydata()) == pytest.approx([0, 0, 1e-6])
     assert list(nsp_difference.get_lines()[1].get_ydata()) == pytest.approx([0, -0.1, 0])
     assert mlm_difference.get_ylim() == (-PROMISED, PROMISED)  # so that rounding does not fill the panel

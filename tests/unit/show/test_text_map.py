@@ -46,6 +46,8 @@ def test_each_label_has_its_colour_and_points() -> None:
     assert drawn["a"] == points[:3].tolist() and drawn["b"] == points[3:5].tolist()
     assert len(drawn) == len(COLOURS) + 1 and drawn[OTHERS] == points[13:].tolist()  # labels after the tenth
     assert axes.get_xlabel() == "component 1: 50.0% of variance" and "75.0%" in axes.get_title()
+    named = draw({"m": TextMap(points=points, explained=None, agreement=1)}, ["__label__1", "b"] * 8 + ["b"], "t")
+    assert [text.get_text() for text in named.legends[0].get_texts()] == ["b", "__label__1"]
     told = lines({"m": TextMap(points=points, explained=None, agreement=0.75)}, labels)
     assert told[1] == "m: the 5 nearest texts tell the label of 75.0% of the texts (the most frequent label: 17.6%)"
 
