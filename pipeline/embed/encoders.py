@@ -21,12 +21,12 @@ def load_encoders(config: VectorScore) -> dict[str, LoadedEncoder]:
     Raises CheckpointError for a location without an encoder.
     """
     device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
-    model = _scaled(load_encoder(config.checkpoint, device))
+    model = scaled(load_encoder(config.checkpoint, device))
     encoders = {UNTRAINED: untrained(model), MODEL: model}
-    return encoders if config.against is None else encoders | {AGAINST: _scaled(load_encoder(config.against, device))}
+    return encoders if config.against is None else encoders | {AGAINST: scaled(load_encoder(config.against, device))}
 
 
-def _scaled(model: LoadedEncoder) -> LoadedEncoder:
+def scaled(model: LoadedEncoder) -> LoadedEncoder:
     """Return the model with a recipe that scales vectors to length 1, so that dot products are cosines."""
     return replace(model, recipe=replace(model.recipe, normalized=True))
 

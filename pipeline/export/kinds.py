@@ -23,6 +23,7 @@ from pipeline.saved.checkpoints import WEIGHTS
 from pipeline.saved.run import settings_of
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.train.checkpoint import read_state
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""
@@ -115,7 +116,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[MaskedBatch], s
         problem = corpus_problem(lineage)
     else:
         tokenizer = CachedTokenizer(load_vocabulary(trained.checkpoint, None))
-        sampling = settings_of(lineage.recorded).sampling
+        sampling = settings_of(lineage.recorded).phase_at(read_state(trained.checkpoint).step - 1).sampling
         batches = heldout_batches(
             lineage.corpus, tokenizer, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
         )

@@ -37,7 +37,8 @@ class Served(PythonModel):
         task, top = settings.get("task", TASKS[0]), settings.get("top", 5)
         if task not in TASKS:
             raise ConfigError(f"task ({task}) must be one of {', '.join(TASKS)}")
-        texts = model_input["text"].tolist()
+        # pandas reads an empty cell of a CSV file as NaN
+        texts = ["" if pd.isna(text) else str(text) for text in model_input["text"]]
         answers: list[Any] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             batch = encode(texts[start : start + TEXTS_AT_ONCE], self.tokenizer, self.vocabulary.mask_id)

@@ -10,12 +10,13 @@ from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Ranks, Resumed, Store, Word
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus
+from pipeline.embed.encoders import scaled
 from pipeline.embed.loaded import LoadedEncoder
 from pipeline.embed.loaded import load as load_encoder
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.evaluation.heldout import heldout_batches, unigram_counts
 from pipeline.evaluation.token_frequency import heldout_loss_by_frequency
-from pipeline.saved.run import recorded_run
+from pipeline.saved.run import recorded_run, settings_of
 from pipeline.show import (
     corpus_sources,
     head_lines,
@@ -31,6 +32,7 @@ from pipeline.show.run_points import name_of, newest_losses, read_points
 from pipeline.show.style import require_picture, write_picture
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.tracking.curves import learning_curve
+from pipeline.train.checkpoint import read_state
 from pipeline.train.hardware import autocast_of
 from pipeline.train.run_stream import stream_of_run
 
@@ -83,7 +85,7 @@ def _map(
 ) -> None:
     require_picture(picture)
     texts, labels = text_map.read_labelled(file, text, label, rows, seed)
-    model = load_encoder(checkpoint)
+    model = scaled(load_encoder(checkpoint))
     models = {_short(checkpoint): model} | ({"random weights": random_weights(model)} if before else {})
     with CONSOLE.status(f"reading {len(texts):,} texts"):
         maps = {name: text_map.text_map(one.embed(texts), labels, method, seed) for name, one in models.items()}
@@ -119,14 +121,14 @@ def _corpus(folder: str, vocabulary: VocabularySettings, sampling: Sampling, win
 
 def _loss(run: str, rows: int, picture: str) -> None:
     require_picture(picture)
-    settings, model = stream_of_run(run, recorded_run(run)), load_encoder(run)
+    recorded, model = recorded_run(run), load_encoder(run)
+    settings = stream_of_run(run, recorded)
     if model.pretrained is None or "masked_token_head" in model.lacks:
         raise CheckpointError(f"{run} has no head for masked tokens: name the folder of a pretraining run")
     corpus, tokenizer = settings.corpus, CachedTokenizer(settings.vocabulary)
+    sampling = settings_of(recorded).phase_at(read_state(model.pretrained.checkpoint).step - 1).sampling
     with CONSOLE.status(f"reading {rows:,} held-out examples"):
-        batches = heldout_batches(
-            corpus, tokenizer, settings.sampling, rows=rows, rows_per_batch=ROWS_AT_ONCE, rank=0, world=1
-        )
+        batches = heldout_batches(corpus, tokenizer, sampling, rows=rows, rows_per_batch=ROWS_AT_ONCE, rank=0, world=1)
         if not batches:
             raise DataError("the corpus has no held-out part: prepare it with prepare.heldout_share above 0")
         measured = heldout_loss_by_frequency(

@@ -90,6 +90,15 @@ def test_nothing_in_it_is_pickled(uri: str, tiny_run: Path) -> None:
     )
 
 
+def test_an_empty_cell_of_a_csv_is_an_empty_text(uri: str) -> None:
+    with at(uri):
+        model = mlflow.pyfunc.load_model("models:/tiny/1")
+    asked = {texts: model.predict(pd.DataFrame({"text": list(texts)}), params={"task": "embeddings"})[1]
+             for texts in (("kar", float("nan")), ("kar", ""))}  # fmt: skip
+    empty, given = asked.values()
+    assert empty == given
+
+
 def test_an_unknown_task_is_refused(uri: str) -> None:
     with at(uri):
         model = mlflow.pyfunc.load_model("models:/tiny/1")

@@ -1,9 +1,11 @@
 """Pictures of a tiny run, as jobs/show.py writes them, and what it refuses in one line."""
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,13 @@ from mlflow.tracking import MlflowClient
 from jobs.show import main
 from pipeline import api
 from pipeline.config.embed import Embed
+from pipeline.config.flat import flatten
+from pipeline.config.phases import FallingMasks
 from pipeline.embed.vectors import open_vectors
 from pipeline.files import storage
 from pipeline.reporting import no_op
 from pipeline.saved.run import RUN, SUMMARY
+from pipeline.show import text_map
 from pipeline.show.model_texts import cut_text, cut_texts, random_weights
 from pipeline.show.pictures import readable
 from pipeline.show.rank_changes import ranking
@@ -76,6 +81,35 @@ def test_a_word_before_and_after(show: Callable[..., str]) -> None:
 def test_a_map(show: Callable[..., str]) -> None:
     printed = show("map", "RUN", "HERE/t.csv", "--method", "tsne", "--before")
     assert printed.startswith("8 texts, 2 labels: 0 4, 1 4\n") and "\nrandom weights: the 5 nearest" in printed
+
+
+def test_a_map_shows_vectors_of_length_one(show: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its near texts are those with a high cosine, also of a model whose vectors have other lengths."""
+    lengths, text_map_of = [], text_map.text_map
+
+    def noted(vectors: np.ndarray, *others: Any) -> text_map.TextMap:
+        lengths.extend(np.linalg.norm(vectors, axis=1))
+        return text_map_of(vectors, *others)
+
+    monkeypatch.setattr(text_map, "text_map", noted)
+    show("map", "RUN", "HERE/t.csv")
+    assert lengths == pytest.approx([1.0] * 8)
+
+
+def test_the_loss_is_that_of_the_phase_of_the_weights(show: Callable[..., str], logged_run: Path) -> None:
+    """A run whose last phase masks few tokens is measured on as few."""
+    recorded = storage.read_json(str(logged_run / RUN))
+    settings = flatten(FallingMasks(masking_shares=(0.05,), parts=(0.3, 0.7)))
+    phases = {"phases": "FallingMasks", "sampling.masking.share": 0.6}
+    phases |= {f"phases.{name}": value for name, value in settings.items()}
+    before = show("loss", "RUN", "--rows", "8")
+    storage.write_json(str(logged_run / RUN), recorded | {"identity": recorded["identity"] | phases})
+    try:
+        after = show("loss", "RUN", "--rows", "8")
+    finally:
+        storage.write_json(str(logged_run / RUN), recorded)
+    one_phase, last_phase = (int(re.search(r"over ([\d,]+) tokens", printed)[1].replace(",", "")) for printed in (before, after))
+    assert last_phase < one_phase
 
 
 def test_runs(show: Callable[..., str]) -> None:
