@@ -19,6 +19,7 @@ from pipeline.config.phases import FallingMasks
 from pipeline.embed.vectors import open_vectors
 from pipeline.files import storage
 from pipeline.reporting import no_op
+from pipeline.saved.checkpoints import folder_of
 from pipeline.saved.run import RUN, SUMMARY
 from pipeline.show import text_map
 from pipeline.show.model_texts import cut_text, cut_texts, random_weights
@@ -83,8 +84,15 @@ def test_a_map(show: Callable[..., str]) -> None:
     assert printed.startswith("8 texts, 2 labels: 0 4, 1 4\n") and "\nrandom weights: the 5 nearest" in printed
 
 
-def test_a_map_shows_vectors_of_length_one(show: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_shows_vectors_of_length_one(
+    show: Callable[..., str], tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its near texts are those with a high cosine, also of a model whose vectors have other lengths."""
+    shutil.copytree(folder_of(str(tiny_run), 3), tmp_path / "m")
+    parts = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for kind, path in parts.items()]
+    storage.write_json(str(tmp_path / "m/modules.json"), modules)
+    storage.write_json(str(tmp_path / "m/1_Pooling/config.json"), {"pooling_mode_mean_tokens": True})
     lengths, text_map_of = [], text_map.text_map
 
     def noted(vectors: np.ndarray, *others: Any) -> text_map.TextMap:
@@ -92,7 +100,7 @@ def test_a_map_shows_vectors_of_length_one(show: Callable[..., str], monkeypatch
         return text_map_of(vectors, *others)
 
     monkeypatch.setattr(text_map, "text_map", noted)
-    show("map", "RUN", "HERE/t.csv")
+    show("map", "HERE/m", "HERE/t.csv")
     assert lengths == pytest.approx([1.0] * 8)
 
 
