@@ -12,13 +12,13 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card
-from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
+from pipeline.saved.checkpoints import CARD
 from pipeline.saved.model import open_saved
 from pipeline.saved.pooling import DENSE, exported_length, pooling_of, prompts_of
 from pipeline.saved.run import settings_of

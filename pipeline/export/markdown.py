@@ -12,7 +12,6 @@ from pipeline.config.publishing import license_fields
 from pipeline.files import storage
 from pipeline.files.locations import is_url
 
-CARD = "README.md"
 DEVELOPMENT = "development set"
 """Words that are added to each data set's name in a card's results, because no result is of a test set."""
 DATASET = re.compile(r"hf://datasets/([^/@]+/[^/@]+)")

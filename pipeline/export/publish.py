@@ -14,11 +14,11 @@ from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
 from pipeline.export.kinds import FOLDERS
-from pipeline.export.markdown import CARD
 from pipeline.export.trained import Trained
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.model.families.table import family_of
+from pipeline.saved.checkpoints import CARD
 from pipeline.text.sentences import is_language_code
 from pipeline.tracking.runs import tracking_uri
 from pipeline.train.checkpoint import read_state

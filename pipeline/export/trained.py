@@ -10,6 +10,7 @@ from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
+from pipeline.saved.checkpoints import CARD
 from pipeline.saved.model import SavedModel, open_saved
 from pipeline.saved.pretrained import Pretrained
 from pipeline.saved.tensors import errors_with_location
@@ -29,7 +30,7 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     Raises CheckpointError if the folder is damaged, if the architecture is unknown, or if `fills_blanks` is true and
     the model has no head for masked tokens.
     """
-    if problem := storage.damage(folder):
+    if problem := storage.damage(folder, {CARD}):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
     saved = open_saved(folder, verify=False)
     module, rows = load_module(saved)

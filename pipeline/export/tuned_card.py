@@ -10,7 +10,6 @@ from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.export import cards
 from pipeline.export.cards import CARDS, SAME_ANSWER, CardFacts, CardWords
 from pipeline.export.markdown import (
-    CARD,
     DEVELOPMENT,
     header,
     hub_name,
@@ -25,6 +24,7 @@ from pipeline.export.sentence_files import sentence_files
 from pipeline.fine_tuned.tuned import About, has_vectors
 from pipeline.model.families.table import family_of
 from pipeline.model.family import Family
+from pipeline.saved.checkpoints import CARD
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import Task
 

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -314,22 +315,22 @@ def escapes_folder(name: str) -> bool:
     return path.is_absolute() or ".." in path.parts or ":" in (path.parts or ("",))[0]
 
 
-def damage(target: str) -> str | None:
-    """Return a description of a published folder's damage; None if every file matches the manifest.
+def damage(target: str, besides: Collection[str] = ()) -> str | None:
+    """Return a description of a published folder's damage; None if every file but `besides` matches the manifest.
 
     Unlike in `mismatch`, a storage failure counts as damage.
     """
     try:
-        return mismatch(target)
+        return mismatch(target, besides)
     except OSError as error:
         return f"it cannot be read ({first_line(error)})"
 
 
-def mismatch(target: str) -> str | None:
+def mismatch(target: str, besides: Collection[str] = ()) -> str | None:
     """Return a description of the first difference between a published folder and its manifest, or None.
 
-    A file with a disk read error counts as different. Raises OSError for other storage failures, which say nothing
-    about the folder.
+    Files named in `besides` are not compared. A file with a disk read error counts as different. Raises OSError for
+    other storage failures, which say nothing about the folder.
     """
     try:
         files = _manifest_files(read_json(join(target, MANIFEST)))
@@ -342,6 +343,8 @@ def mismatch(target: str) -> str | None:
     for name, (size, digest) in files.items():
         if escapes_folder(name):
             return f"{MANIFEST} names {name!r}, which is outside of the folder"
+        if name in besides:
+            continue
         location = join(target, name)
         try:
             found = _entry(location)

@@ -11,6 +11,8 @@ CHECKPOINTS = "checkpoints"
 """Name of the folder with the checkpoints, inside the run's folder."""
 GENERATOR = "generator"
 """Folder of the published generator, inside the discriminator's folder."""
+CARD = "README.md"
+"""Model card, which people edit after it was published."""
 TASK = "task.json"
 """File with the task of a fine-tuned model: kind, labels, truncation, pooling, thresholds."""
 NAME = re.compile(r"step-(\d+)(?:-attempt-(\d+))?")

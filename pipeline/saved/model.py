@@ -18,7 +18,7 @@ from pipeline.errors import CheckpointError, PipelineError
 from pipeline.files import storage
 from pipeline.files.encoder_folder import encoder_folder
 from pipeline.model.weights import model_settings
-from pipeline.saved.checkpoints import CONFIG, GENERATOR, TASK
+from pipeline.saved.checkpoints import CARD, CONFIG, GENERATOR, TASK
 from pipeline.saved.files import (
     MOST_CONFIG,
     Files,
@@ -161,8 +161,8 @@ def open_saved(location: str, *, verify: bool = True) -> SavedModel:
 
 
 def _require_undamaged(location: str) -> None:
-    """Raise CheckpointError if the files at a location are not those of its manifest."""
-    if problem := storage.damage(location):
+    """Raise CheckpointError if the files at a location are not those of its manifest. Its card may be edited."""
+    if problem := storage.damage(location, {CARD}):
         raise CheckpointError(f"{location} is damaged: {problem}")
 
 

@@ -47,9 +47,9 @@ def open_both(before: str, after: str) -> tuple[Vectors, Vectors]:
 
 
 def require_same_texts(before: RankedTexts, after: RankedTexts) -> None:
-    """Raise ConfigError if two rankings have no text in common, or not the same texts where they have all."""
+    """Raise ConfigError if two rankings of all texts have other texts. Longer rankings may have other beginnings."""
     one, two = ({found.id for found in each.found} for each in (before, after))
-    if one.isdisjoint(two) or (max(len(one), len(two)) < DEPTH and one != two):
+    if max(len(one), len(two)) < DEPTH and one != two:
         raise ConfigError(f"{before.name} and {after.name} have other texts: embed the same texts with both models")
 
 

@@ -14,8 +14,8 @@ import yaml
 
 from jobs.export import main
 from pipeline.export.hub import push, require_hub
-from pipeline.export.markdown import CARD
 from pipeline.files import storage
+from pipeline.saved.checkpoints import CARD
 from tests.refusals import refusal
 
 constants = pytest.importorskip("huggingface_hub.constants")

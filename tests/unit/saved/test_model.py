@@ -141,8 +141,12 @@ def test_a_model_of_the_hub_is_fetched_once_for_all_that_is_read(hub: Path, fold
 
 
 def test_a_folder_must_match_its_manifest(folder: Path, tmp_path: Path) -> None:
+    (folder / "README.md").write_text("# A model\n")
     storage.publish(folder, str(tmp_path / "export"), {})
     assert open_saved(str(tmp_path / "export")).has_manifest
+    (tmp_path / "export" / "README.md").write_text("# A model\n\nIts card, edited on the hub.\n")
+    assert open_saved(str(tmp_path / "export")).has_manifest
+    assert storage.damage(str(tmp_path / "export")) == "README.md has 40 bytes, the manifest says 10"
     tensors = load_file(tmp_path / "export" / "model.safetensors")
     save_file(tensors | {WORDS: tensors[WORDS] + 1}, tmp_path / "export" / "model.safetensors", {"format": "pt"})
     message = f"{tmp_path}/export is damaged: model.safetensors does not match its SHA-256"

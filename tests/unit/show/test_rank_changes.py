@@ -3,8 +3,9 @@
 import pytest
 
 from pipeline.embed.search import Found
+from pipeline.errors import ConfigError
 from pipeline.show import rank_changes
-from pipeline.show.rank_changes import LONGEST_LINE, RankedTexts, draw, lines
+from pipeline.show.rank_changes import LONGEST_LINE, RankedTexts, draw, lines, require_same_texts
 from pipeline.show.style import BLUE
 from pipeline.tracking.curves import GREY
 
@@ -44,6 +45,13 @@ def test_lines_join_the_places_of_texts_that_both_find_first() -> None:
     assert joined == [(0, 2), (2, 0)]
     written = {text.get_text(): text.get_color() for text in axes.texts}
     assert [written[text] for text in ("text a", "text b (6)", "text g (>1,000)")] == ["black", GREY, BLUE]
+
+
+def test_beginnings_of_rankings_may_have_no_text_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_changes, "DEPTH", 3)
+    require_same_texts(ranking("before", "abc"), ranking("after", "def"))
+    with pytest.raises(ConfigError, match=r"^before and after have other texts: embed the same texts"):
+        require_same_texts(ranking("before", "ab"), ranking("after", "ac"))
 
 
 def test_ranks_are_told_down_to_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:
