@@ -18,7 +18,15 @@ from pipeline.files import storage
 from pipeline.fine_tuned.published import PUBLISHED
 from pipeline.fine_tuned.tuned import About, TunedModel
 from pipeline.model.families.table import family_of
-from pipeline.model.weights import require_sizes, shapes_of, take, to_published, uninitialized, vocabulary_size
+from pipeline.model.weights import (
+    require_sizes,
+    shapes_of,
+    take,
+    to_published,
+    uninitialized,
+    vocabulary_size,
+    words_name,
+)
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
@@ -187,13 +195,16 @@ def _digest_of(files: str, vocabulary: Vocabulary) -> str:
 
 
 def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
-    """Build the model, load its weights and return it.
+    """Build the model, with one word embedding per entry of the vocabulary, load its weights and return it.
 
     Raises CheckpointError if a tensor is missing, is not finite, or does not fit config.json.
     """
     family = family_of(model)
-    rows, outputs = vocabulary_size(shapes_of(tensors), family), len(about.task.labels)
-    module = uninitialized(lambda: OBJECTIVES[about.task.kind](model, rows, outputs, None, about.pooling, None).eval())
+    words, entries, outputs = words_name(family), vocabulary.size, len(about.task.labels)
+    tensors = tensors | {words: tensors[words][:entries]}  # without the rows of padding
+    module = uninitialized(
+        lambda: OBJECTIVES[about.task.kind](model, entries, outputs, None, about.pooling, None).eval()
+    )
     taken = take(tensors, module.state_dict(), family)
     if taken.missing:
         raise CheckpointError(f"{tensors_named(list(taken.missing))} missing")

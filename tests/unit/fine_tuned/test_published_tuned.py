@@ -173,7 +173,11 @@ def test_other_heads_and_padded_embeddings_are_accepted(tmp_path: Path, tiny_voc
     round_number = -(-(len(words) + 1) // 8) * 8
     longer = torch.cat([words, torch.zeros(round_number - len(words), 16)])
     changed(tmp_path / "m", **{"cls.predictions.bias": torch.ones(3), "bert.embeddings.word_embeddings.weight": longer})
-    assert open_tuned(folder).about.task.labels == ("no", "yes")
+    tuned = open_tuned(folder)
+    assert tuned.about.task.labels == ("no", "yes")
+    assert tuned.module.state_dict()["encoder.embeddings.words.weight"].equal(words)
+    save_tuned(str(tmp_path / "copy"), tuned.module, tuned.about, tuned.model, tuned.vocabulary)
+    assert tuned_of(open_saved(str(tmp_path / "copy"))).about.task.labels == ("no", "yes")
 
 
 def test_ours_and_pretrained_ones_are_not_taken_for_published(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
