@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -348,6 +349,8 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
 
     Raises BadRow if the label is missing, the number NaN, or not a text, number or truth value.
     """
+    if isinstance(value, Decimal):  # as Parquet has them
+        value = int(value) if value.is_finite() and value == int(value) else float(value)
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,8 @@ def test_parquet_and_compressed_files(tmp_path: Path):
         ("1", "bad", None, "1"),
         ("2", "fair", None, "2"),
     ]
+    decimals = [Decimal("1.00"), Decimal("-0.50")]
+    assert [row[3] for row in rows(parquet(tmp_path, {"stars": decimals, "review": ["x", "y"]}))] == ["1", "-0.5"]
     assert rows(read(tmp_path, "t.CSV.gz", gzip.compress(b"review,stars\nbad,1\n"))) == [("2", "bad", None, "1")]
 
 
