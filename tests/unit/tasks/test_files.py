@@ -231,6 +231,7 @@ RECOGNISED = {
     (*map(str, range(21)), "many", "few", "some"): "classification",
     ("1.5", "2.5", "three"): "classification",
     ("1", "2", "three"): "classification",
+    tuple(f"{n}_{m}" for n in range(1, 6) for m in range(1, 6)): "classification",
 }
 
 
