@@ -28,6 +28,8 @@ from pipeline.tasks.task import (
     several,
 )
 
+LONGEST_NAME = 150
+"""Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
 MOST_ODD = 0.1
 """A column counts as regression only if at most this share of its labels are not numbers."""
 BETWEEN_LABELS = ";"
@@ -135,7 +137,7 @@ def own_task(
     if kind == "classification":
         texts = _with_labels(texts, class_names(texts["label"].to_pylist()).__getitem__)
     require_trainable(texts, location)
-    name = location.rsplit("/", 1)[-1].split(".")[0]
+    name = stem(location)
     if kind in VALUE_METRICS:
         task = Task(name=name, kind=kind, metrics=VALUE_METRICS[kind])
         require_labels(task, location, texts, BadRows(skip=skip))
@@ -148,6 +150,11 @@ def own_task(
     return Task(
         name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
     )
+
+
+def stem(location: str) -> str:
+    """Return a file's name up to its first dot, truncated to LONGEST_NAME bytes."""
+    return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
 def _with_labels(texts: pa.Table, renamed: Callable[[str], str]) -> pa.Table:

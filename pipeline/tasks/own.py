@@ -16,7 +16,7 @@ from pipeline.tables.squad import Question, read_questions
 from pipeline.tables.word_columns import WITH_LISTS
 from pipeline.tasks import tags
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
-from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels, stem
 from pipeline.tasks.matches import (
     MatchColumns,
     match_columns,
@@ -36,8 +36,6 @@ from pipeline.tasks.scored_pairs import (
 from pipeline.tasks.tagging import Sentence, Utterance, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
 
-LONGEST_NAME = 150
-"""Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
 Lost = dict[str, tuple[str, ...]]
 """Split -> lines that describe what was left out of the split."""
 
@@ -311,8 +309,3 @@ def _require_named_words(config: Finetune, location: str, form: ExampleKind) -> 
             f"words ({config.words}) is the number of a column in CoNLL's files, but {location} has the format {form}: "
             "name the column of the words with --text"
         )
-
-
-def stem(location: str) -> str:
-    """Return a file's name up to its first dot, truncated to LONGEST_NAME bytes."""
-    return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError, DataError
 from pipeline.tables.readers import TEXT_TABLES
-from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels, stem
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from tests.refusals import refusal
@@ -264,6 +264,12 @@ def test_labels_are_sorted_as_numbers_where_all_are():
     assert own_task("/x/reviews.csv", labelled("10", "9", "10")).labels == ("9", "10")
     assert own_task("x.csv", labelled("10", "9", "none")).labels == ("10", "9", "none")
     assert own_task("/x/reviews.train.csv", labelled("a", "b")).name == "reviews"
+
+
+def test_a_long_file_name_leaves_room_for_a_trials_seed_and_digest():
+    assert stem("/data/reviews.train.csv") == "reviews"
+    assert stem("é" * 120 + ".csv") == "é" * 75  # two bytes each
+    assert own_task(f"/x/{'é' * 120}.csv", labelled("a", "b")).name == "é" * 75
 
 
 def test_the_kind_can_be_forced():
