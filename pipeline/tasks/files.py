@@ -59,6 +59,8 @@ class Columns:
                 f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave "
                 "columns.label or columns.labels out"
             )
+        if len(set(self.labels)) < len(self.labels):
+            raise ConfigError(f"label ({listed(self.labels)}) names a column twice: give each column of labels once")
 
     @property
     def names(self) -> list[str]:

@@ -359,6 +359,8 @@ def test_label_and_labels_do_not_go_together(tmp_path: Path):
         r"columns.labels out$",
     ):
         Columns(first="x", label="c", labels=("a", "b"))
+    with pytest.raises(ConfigError, match=r"^label \(a, b, a\) names a column twice: give each column of labels once$"):
+        Columns(first="x", labels=("a", "b", "a"))
     with pytest.raises(
         ConfigError,
         match=r"columns.labels \(a, b\) make a multilabel task, but kind is regression: leave kind out, or name a "
