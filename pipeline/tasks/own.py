@@ -66,7 +66,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         form == "conll"
         or config.kind == "tags"
         or config.kind == "auto"
-        and _has_lists(train, (config.text, _first_label(config)))
+        and _has_lists(train, (config.text, _first_label(config)), bad_rows(config))
     ):
         return _tagging_task(config, train, dev)
     if config.kind == "choices":
@@ -91,11 +91,11 @@ def bad_rows(config: Finetune) -> BadRows:
     return BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
 
 
-def _has_lists(location: str, columns: Sequence[str]) -> bool:
-    """Return whether all of these columns hold lists in a file's first row, as columns of words and tags do."""
+def _has_lists(location: str, columns: Sequence[str], bad: BadRows) -> bool:
+    """Return whether all of these columns hold lists in a file's first usable row, as columns of words and tags do."""
     if not bare_name(location).endswith(WITH_LISTS):
         return False
-    _, values = next(rows_in(location, columns, BadRows(skip=True)), (1, ()))
+    _, values = next(rows_in(location, columns, bad), (1, ()))
     return bool(values) and all(isinstance(value, list) for value in values)
 
 
