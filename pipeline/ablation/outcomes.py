@@ -143,7 +143,9 @@ def _tuned(
 
     key = {"seeds": config.tuning_seeds, "recipe": flatten(recipe), "task": task, "data": config.data}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
-    return _stored(config.output, summary, f"{task}-{digest}", key, compute)
+    scores = _stored(config.output, summary, f"{task}-{digest}", key, compute)
+    # Without " (best epoch on dev)", which may be true of some seeds only: all seeds have the same names of scores.
+    return {name.partition(" (")[0]: value for name, value in scores.items()}
 
 
 def _stored(

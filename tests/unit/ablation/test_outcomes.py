@@ -31,8 +31,10 @@ SUMMARY: dict[str, Any] = {
 class Scorers:
     """Records what it is asked for; each answer differs from the one before."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: str = "") -> None:
+        """`chosen`: end of the names of a task's scores."""
         self.asked: list[Score | Finetune] = []
+        self.chosen = chosen
 
     def score(self, wanted: Score, report: object) -> dict[str, float]:
         self.asked.append(wanted)
@@ -42,7 +44,7 @@ class Scorers:
         self.asked.append(wanted)
         rows = [("dev accuracy", (0.8, 0.9)), ("dev f1", (0.1, 0.2))]
         return [
-            Reported(task="sst2", name=name, values=values, baseline=None, collapsed=0, setting="")
+            Reported(task="sst2", name=f"{name}{self.chosen}", values=values, baseline=None, collapsed=0, setting="")
             for name, values in rows
         ]
 
@@ -92,6 +94,13 @@ def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> Non
     assert len(scorers.asked) == 5
     outcome(scorers, config(tmp_path, *words), mlflow_run_id="another run of the same name")
     assert len(scorers.asked) == 7
+
+
+def test_a_score_has_the_same_name_where_a_seed_stopped_early(tmp_path: Path) -> None:
+    asked, stopped = config(tmp_path, "--task", "sst2", "--data", "d"), Scorers(" (best epoch on dev)")
+    for _ in range(2):  # the second time, the score is read
+        assert list(outcome(stopped, asked).scores) == [LOSS, BITS, "sst2 dev accuracy"]
+    assert len(stopped.asked) == 1
 
 
 def test_a_run_near_the_unigrams_is_not_trained(tmp_path: Path) -> None:
