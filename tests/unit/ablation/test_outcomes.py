@@ -1,17 +1,27 @@
 """Scores of runs, computed once and stored."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.ablation.command import read_ablate
-from pipeline.ablation.outcomes import BITS, LOSS, Outcome, outcome_of
+from pipeline.ablation.command import read_ablate, read_speedrun
+from pipeline.ablation.outcomes import BITS, LOSS, Outcome, outcome_of, require_budget
 from pipeline.ablation.variants import variants_of
 from pipeline.config.ablate import Ablate
 from pipeline.config.finetune import Finetune
+from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.predict import Score
+from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.finetune.table import Reported
+from pipeline.reporting import no_op
+from pipeline.saved.naming import with_name
+from pipeline.saved.run import SUMMARY as SUMMARY_FILE
+from pipeline.saved.run import run_folder
+from pipeline.workflows.ablate import _run_all
+from pipeline.workflows.speedrun import speedrun
 
 SUMMARY: dict[str, Any] = {
     "name": "run-a",
@@ -101,6 +111,39 @@ def test_a_score_has_the_same_name_where_a_seed_stopped_early(tmp_path: Path) ->
     for _ in range(2):  # the second time, the score is read
         assert list(outcome(stopped, asked).scores) == [LOSS, BITS, "sst2 dev accuracy"]
     assert len(stopped.asked) == 1
+
+
+def with_summary(run: Pretrain, steps: int) -> None:
+    storage.write_json(storage.join(run_folder(run), SUMMARY_FILE), {"steps": steps})
+
+
+def test_a_finished_run_of_a_larger_budget_is_refused(tmp_path: Path) -> None:
+    """A run that may be extended has the same name for every budget."""
+    asked = config(tmp_path, "--preset", "encoder-xs")
+    variants = [replace(each, steps=dict.fromkeys(asked.all_seeds, 2_000)) for each in variants_of(asked)]
+    run = variants[1].run(1)
+    for steps in (1_000, 2_000):
+        with_summary(run, steps)
+        require_budget([run])
+    with_summary(run, 3_000)
+    with pytest.raises(
+        ConfigError,
+        match=rf"^output \({tmp_path}\): run {run.name} has 3,000 steps there, and this command's has 2,000: give "
+        "another --output$",
+    ):
+        _run_all(asked, variants, "", no_op)
+
+
+def test_a_speedrun_refuses_a_larger_budget_too_where_the_name_lacks_it(tmp_path: Path) -> None:
+    words = ["encoder-xs", "--text", "t", "--output", str(tmp_path)]
+    for budget, message in (
+        (["--steps", "2000"], "has 3,000 steps there"),
+        (["--epochs", "2"], r"text \(.*t\) does not"),
+    ):
+        asked = read_speedrun([*words, *budget], "")
+        with_summary(with_name(with_words_rate(asked.runs[2]), asked.preset), 3_000)
+        with pytest.raises(ConfigError, match=message):
+            speedrun(asked, no_op)
 
 
 def test_a_run_near_the_unigrams_is_not_trained(tmp_path: Path) -> None:
