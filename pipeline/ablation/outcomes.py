@@ -20,6 +20,7 @@ from pipeline.files import storage
 from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
+from pipeline.saved.naming import grows
 from pipeline.saved.run import read_summary, run_folder
 from pipeline.tasks.units import is_share
 
@@ -158,6 +159,7 @@ def _tuned(
         return {f"{task} {first.name}": statistics.fmean(first.values)}
 
     key = {"seeds": config.tuning_seeds, "recipe": flatten(recipe), "task": task, "data": config.data}
+    key |= {"steps": summary["steps"]} if grows(run) else {}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
     scores = _stored(config.output, summary, f"{task}-{digest}", key, compute)
     # Without " (best epoch on dev)", which may be true of some seeds only: all seeds have the same names of scores.

@@ -106,6 +106,15 @@ def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> Non
     assert len(scorers.asked) == 7
 
 
+@pytest.mark.parametrize(("schedule", "times"), [("linear-decay", 1), ("constant-rate", 2)])
+def test_a_run_that_was_extended_is_fine_tuned_again(schedule: str, times: int, tmp_path: Path) -> None:
+    """Only runs of some schedules can be extended."""
+    scorers, asked = Scorers(), config(tmp_path, f"schedule:{schedule}", "--task", "sst2", "--data", "d")
+    for steps in (10, 20, 10):
+        outcome(scorers, asked, steps=steps)
+    assert len(scorers.asked) == times
+
+
 def test_a_score_has_the_same_name_where_a_seed_stopped_early(tmp_path: Path) -> None:
     asked, stopped = config(tmp_path, "--task", "sst2", "--data", "d"), Scorers(" (best epoch on dev)")
     for _ in range(2):  # the second time, the score is read
