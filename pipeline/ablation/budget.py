@@ -51,12 +51,17 @@ def with_token_budget(
 
 
 def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, report: Report) -> list[Variant]:
-    """Return the variants with as many steps as fit into config.minutes; a short run measures the time per step."""
+    """Return the variants with as many steps as fit into config.minutes; a short run measures the time per step.
+
+    If device or threads are set, they are in the short run's name, because a step takes another time with others.
+    """
     assert config.minutes is not None
+    device, threads = config.placement.device, config.placement.threads
+    on = f"-{device}" * (device != "auto") + f"-{threads}-threads" * (threads is not None)
     sized = []
     for variant in variants:
         timed = replace(variant.config, steps=TIMED_STEPS, tracking=replace(variant.config.tracking, experiment=TIMING))
-        timed = Variant(label=variant.label, config=timed, preset=f"timing-{variant.preset}").run(config.seed)
+        timed = Variant(label=variant.label, config=timed, preset=f"timing{on}-{variant.preset}").run(config.seed)
         summary = train(timed, lambda line: None)
         seconds = summary["training_seconds"] / summary["steps"]
         steps = max(1, round(60 * config.minutes / seconds))

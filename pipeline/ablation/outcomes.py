@@ -3,7 +3,7 @@
 import hashlib
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,13 @@ from pipeline.config.measurements import Selection
 from pipeline.config.needs import GENERATOR
 from pipeline.config.placement import ModelPlacement, TrialPlacement
 from pipeline.config.predict import Score
+from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
+from pipeline.saved.naming import grows
+from pipeline.saved.run import read_summary, run_folder
 from pipeline.tasks.units import is_share
 
 LOSS, BITS = "held-out loss", "bits per byte"
@@ -51,6 +54,20 @@ class Outcome:
     mlflow_run_id: str
     scores: dict[str, float] = field(default_factory=dict)
     """Name of a score -> value; an accuracy is between 0 and 1."""
+
+
+def require_budget(runs: Iterable[Pretrain]) -> None:
+    """Raise ConfigError if a finished run has more steps than asked for now, since such a run has another budget.
+
+    A run that may be extended has no steps in its name, so commands with other budgets name the same run.
+    """
+    for run in runs:
+        summary = None if run.steps_from else read_summary(run_folder(run))
+        if summary is not None and summary["steps"] > run.steps:
+            raise ConfigError(
+                f"output ({run.output}): run {run.name} has {summary['steps']:,} steps there, and this command's has "
+                f"{run.steps:,}: give another --output"
+            )
 
 
 def lower_is_better(score: str) -> bool:
@@ -142,8 +159,11 @@ def _tuned(
         return {f"{task} {first.name}": statistics.fmean(first.values)}
 
     key = {"seeds": config.tuning_seeds, "recipe": flatten(recipe), "task": task, "data": config.data}
+    key |= {"steps": summary["steps"]} if grows(run) else {}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
-    return _stored(config.output, summary, f"{task}-{digest}", key, compute)
+    scores = _stored(config.output, summary, f"{task}-{digest}", key, compute)
+    # Without " (best epoch on dev)", which may be true of some seeds only: all seeds have the same names of scores.
+    return {name.partition(" (")[0]: value for name, value in scores.items()}
 
 
 def _stored(

@@ -12,6 +12,7 @@ from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
 from pipeline.files import storage
+from pipeline.grid.runs import metric_names
 from pipeline.tracking.runs import DESCRIPTION, MlflowRun, open_client, open_run
 
 if TYPE_CHECKING:  # an ablation should start without matplotlib
@@ -92,9 +93,10 @@ def _log_variant(run: AblationRun, row: ResultRow) -> None:
     run.children[label] = child
     _record(run)
     run.client.set_tag(child, RUNS, tags[RUNS])
+    names = metric_names(row.cells)
     for score, cell in row.cells.items():
         values = {"median": cell.median, "lowest": cell.low, "highest": cell.high}
         values |= {} if cell.difference is None else {"difference": cell.difference.mean}
         for statistic, value in values.items():
-            run.client.log_metric(child, f"{score}/{statistic}", value)
+            run.client.log_metric(child, f"{names[score]}/{statistic}", value)
     run.client.set_terminated(child, "FINISHED")

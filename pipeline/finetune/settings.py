@@ -55,6 +55,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
     # A name without a dot, such as adapter, chooses a kind. These come first, because a kind defines further names. The
     # loss is next, because it decides which settings of similarity are valid.
+    given: set[str] = set()
     for entry, name, text in sorted(entries, key=lambda entry: ("." in entry[1], entry[1] != LOSS)):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
@@ -62,6 +63,11 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
                 f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH, where NAME is one of "
                 f"{', '.join(hints)}"
             )
+        if name in given:
+            raise ConfigError(
+                f"search.over ({name}) is given twice: give all values in one --search.over {name}=VALUE,VALUE"
+            )
+        given.add(name)
         if ".." in text:
             _require_number(hints[name], entry, name)
             ranges[name] = _bounds(entry, text)

@@ -226,7 +226,9 @@ def select(
 def published_figure(row: Reported, published: Mapping[str, str]) -> str:
     """Return the published score for a row's task and metric; "" if no score was published."""
     split, metric = row.name.split(" ")[:2]
-    figures = published.get(row.task, "").split("/")
+    if row.task not in published or metric not in TASKS[row.task].metrics:
+        return ""
+    figures = published[row.task].split("/")
     order = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
     if row.task == "mnli":
         column = 1 if split == "dev-mismatched" else 0

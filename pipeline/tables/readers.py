@@ -112,7 +112,11 @@ def has_columns(location: str, names: Sequence[str]) -> bool:
 def first_row(location: str, names: Sequence[str]) -> Sequence[Any] | None:
     """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
     try:
-        return next(rows_in(location, names, BadRows(skip=True)), (1, ()))[1]
+        if _suffix_of(location) == PARQUET or (table := open_table(location)).names is not None:
+            return next(rows_in(location, names, BadRows(skip=True)), (1, ()))[1]
+        for _, row in BadRows(skip=True).usable(table.rows):
+            return [row[name] for name in names] if row.keys() >= set(names) else None
+        return ()
     except EmptyTable:
         return ()
     except DataError:
@@ -182,19 +186,27 @@ def _json_values(
     bad: BadRows,
     remedy: str,
 ) -> Values:
-    """Yield the selected columns of JSON objects; columns of `optional` that a row lacks are None."""
-    first = True
+    """Yield the selected columns of JSON objects; columns of `optional` that a row lacks are None.
+
+    Raises DataError if the first row lacks a column; if bad rows are skipped, only if no row has all columns.
+    """
+    complete, first_error = False, None
     for number, row in rows:
-        value = dict.fromkeys(optional) | row
-        if first:
-            for column in value if set(columns) - value.keys() else ():
-                require_no_spans(f"{location}:{number}", column, value[column])  # exports have columns of their own
-            require_columns(f"{location}:{number}", list(value), columns, remedy)
-        first = False
-        if missing := [name for name in columns if name not in value]:
-            bad.take(BadRow(str(MissingColumn(f"{location}:{number}", missing[0], list(value))), "no-column"))
+        value, where = dict.fromkeys(optional) | row, f"{location}:{number}"
+        missing = [name for name in columns if name not in value]
+        if missing and not complete:
+            for column in value:
+                require_no_spans(where, column, value[column])  # exports have columns of their own
+            first_error = first_error or MissingColumn(where, missing[0], list(value), remedy)
+            if not bad.skip:
+                raise first_error
+        if missing:
+            bad.take(BadRow(str(MissingColumn(where, missing[0], list(value))), "no-column"))
         else:
+            complete = True
             yield number, [value[name] for name in columns]
+    if first_error is not None and not complete:
+        raise first_error
 
 
 def json_rows(location: str, lines: Iterable[str]) -> Rows:

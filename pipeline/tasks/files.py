@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -27,6 +28,8 @@ from pipeline.tasks.task import (
     several,
 )
 
+LONGEST_NAME = 150
+"""Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
 MOST_ODD = 0.1
 """A column counts as regression only if at most this share of its labels are not numbers."""
 BETWEEN_LABELS = ";"
@@ -56,6 +59,8 @@ class Columns:
                 f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave "
                 "columns.label or columns.labels out"
             )
+        if len(set(self.labels)) < len(self.labels):
+            raise ConfigError(f"label ({listed(self.labels)}) names a column twice: give each column of labels once")
 
     @property
     def names(self) -> list[str]:
@@ -134,7 +139,7 @@ def own_task(
     if kind == "classification":
         texts = _with_labels(texts, class_names(texts["label"].to_pylist()).__getitem__)
     require_trainable(texts, location)
-    name = location.rsplit("/", 1)[-1].split(".")[0]
+    name = stem(location)
     if kind in VALUE_METRICS:
         task = Task(name=name, kind=kind, metrics=VALUE_METRICS[kind])
         require_labels(task, location, texts, BadRows(skip=skip))
@@ -147,6 +152,11 @@ def own_task(
     return Task(
         name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
     )
+
+
+def stem(location: str) -> str:
+    """Return a file's name up to its first dot, truncated to LONGEST_NAME bytes."""
+    return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
 def _with_labels(texts: pa.Table, renamed: Callable[[str], str]) -> pa.Table:
@@ -348,6 +358,8 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
 
     Raises BadRow if the label is missing, the number NaN, or not a text, number or truth value.
     """
+    if isinstance(value, Decimal):  # as Parquet has them
+        value = int(value) if value.is_finite() and value == int(value) else float(value)
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))

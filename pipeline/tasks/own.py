@@ -16,7 +16,7 @@ from pipeline.tables.squad import Question, read_questions
 from pipeline.tables.word_columns import WITH_LISTS
 from pipeline.tasks import tags
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
-from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels, stem
 from pipeline.tasks.matches import (
     MatchColumns,
     match_columns,
@@ -36,8 +36,6 @@ from pipeline.tasks.scored_pairs import (
 from pipeline.tasks.tagging import Sentence, Utterance, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
 
-LONGEST_NAME = 150
-"""Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
 Lost = dict[str, tuple[str, ...]]
 """Split -> lines that describe what was left out of the split."""
 
@@ -68,7 +66,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         form == "conll"
         or config.kind == "tags"
         or config.kind == "auto"
-        and _has_lists(train, (config.text, _first_label(config)))
+        and _has_lists(train, (config.text, _first_label(config)), bad_rows(config))
     ):
         return _tagging_task(config, train, dev)
     if config.kind == "choices":
@@ -93,11 +91,11 @@ def bad_rows(config: Finetune) -> BadRows:
     return BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
 
 
-def _has_lists(location: str, columns: Sequence[str]) -> bool:
-    """Return whether all of these columns hold lists in a file's first row, as columns of words and tags do."""
+def _has_lists(location: str, columns: Sequence[str], bad: BadRows) -> bool:
+    """Return whether all of these columns hold lists in a file's first usable row, as columns of words and tags do."""
     if not bare_name(location).endswith(WITH_LISTS):
         return False
-    _, values = next(rows_in(location, columns, BadRows(skip=True)), (1, ()))
+    _, values = next(rows_in(location, columns, bad), (1, ()))
     return bool(values) and all(isinstance(value, list) for value in values)
 
 
@@ -311,8 +309,3 @@ def _require_named_words(config: Finetune, location: str, form: ExampleKind) -> 
             f"words ({config.words}) is the number of a column in CoNLL's files, but {location} has the format {form}: "
             "name the column of the words with --text"
         )
-
-
-def stem(location: str) -> str:
-    """Return a file's name up to its first dot, truncated to LONGEST_NAME bytes."""
-    return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")

@@ -154,7 +154,7 @@ def finite(label: str) -> float:
     Raises ValueError with a short message if it is not a finite number of at most LARGEST in absolute value.
     """
     try:
-        value = float(label)
+        value = math.nan if "_" in label else float(label)  # float("1_1") is 11
     except ValueError:
         value = math.nan
     if math.isfinite(value) and abs(value) > LARGEST:

@@ -32,7 +32,9 @@ HEADING = re.compile(r"\s*(=++)(?!\s*$)([^=\n].*?)(?<!=)(=++)\s*$|\s*(={2,})([^=
 
 A short line with a run of "=" only at its start is an unclosed heading.
 """
-SENTENCE = re.compile(r"""[.!?…。！？।؟۔]["'”’»」』)）\]]*$""")
+SENTENCE = re.compile(r"""[.!?…。！？।؟۔։။።\u17d4]["'”’»」』)）\]]*$""")
+UNMARKED = re.compile(r"""[\u0e00-\u0eff\u1780-\u17d3][\d\s.,()"'”’»]*$""")
+"""End of a line in Thai, Lao or Khmer, where a space may be all that stands between two sentences."""
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CITATION = re.compile(r"\b(?:ISBN|ISSN|doi|OCLC|PMID|DOI)\b|[—–-] ?[СC]\. ?\d|\b\d+ ?[сc]\.(?!\w)|\bpp\. ?\d|\bS\. ?\d")
 LINK_BAR = re.compile(r" [·•|] ")
@@ -231,7 +233,8 @@ def _render_list(lead: str, items: list[str], language: str) -> list[str]:
     If all items continue the last sentence of the paragraph, the paragraph and the list become one paragraph.
     Otherwise, items that are long sentences are kept. If a paragraph precedes the list, and more than half of the items
     are long sentences, then short sentences are kept too. If no item is kept, the last sentence of the paragraph is
-    left out in two cases: it ends with a colon ("They are:"), or it has no full stop and a list follows.
+    left out in two cases: it ends with a colon ("They are:"), or it has no full stop and a list follows. Thai, Lao and
+    Khmer do without full stops, so only the colon counts there.
     """
     is_open = lead != "" and not is_ended(lead)
     if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
@@ -240,7 +243,7 @@ def _render_list(lead: str, items: list[str], language: str) -> list[str]:
     kept = [item for item in ended if _is_long(item)]
     if lead and 2 * len(kept) > len(items):
         kept = [item for item in ended if " " in item]
-    if not kept and (lead.endswith(":") or (is_open and items)):
+    if not kept and (lead.endswith(":") or (is_open and items and not UNMARKED.search(lead))):
         lead = " ".join(split_sentences(lead, language=language)[:-1])
     return [lead, *kept]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.ablation.budget import streams_of, with_time_budget, with_token_budget
-from pipeline.ablation.outcomes import FOLDER, Outcome, outcome_of
+from pipeline.ablation.outcomes import FOLDER, Outcome, outcome_of, require_budget
 from pipeline.ablation.publishing import publish
 from pipeline.ablation.results import result_of
 from pipeline.ablation.room import room_for
@@ -68,6 +68,7 @@ def _run_all(config: Ablate, variants: Sequence[Variant], uri: str, report: Repo
         for seed in config.all_seeds
         for variant in variants
     }
+    require_budget(runs.values())
     summaries = _finished(runs, report)
     first_of_name = {str(run.name): label for label, run in reversed(runs.items())}  # variants may share a run
     missing = {

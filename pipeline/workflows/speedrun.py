@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores
+from pipeline.ablation.outcomes import BITS, BLIMP, blimp_scores, heldout_scores, require_budget
 from pipeline.ablation.speedrun import Lap, lap_lines, require_few_words, require_text, require_whole, words_of
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
@@ -27,6 +27,7 @@ def speedrun(config: Speedrun, report: Report) -> list[str]:
     # Names first, because they depend on the locations as given, not on absolute ones.
     runs = [with_absolute_locations(with_name(with_words_rate(run), config.preset)) for run in config.runs]
     config, started = with_absolute_locations(config), time.perf_counter()
+    require_budget(runs)
     require_text(config.text)
     require_whole(config.blimp, read_blimp(config.blimp, report))
     listed = find_corpus(runs[0], report)

@@ -137,6 +137,9 @@ def test_minutes_become_steps_by_a_short_run_of_each_variant() -> None:
     assert [variant.run(6).steps for variant in sized] == [1_200, 600]  # 120 s at 0.1 s and 0.2 s per step
     assert {short.steps for short in asked} == {60} and {short.seed for short in asked} == {5}
     assert all(str(short.name).startswith("timing-p-") for short in asked)
+    placed = ("--placement.threads", "2", "--placement.device", "cpu")
+    with_time_budget(variants[:1], read_ablate(["dropout", "--minutes", "2", *placed], ""), train, lambda line: None)
+    assert str(asked[-1].name).startswith("timing-cpu-2-threads-p-")
 
 
 def test_a_budget_that_a_variant_cannot_have_is_refused_with_its_label(stream: StreamSettings, tmp_path: Path) -> None:

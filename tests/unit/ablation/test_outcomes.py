@@ -1,17 +1,27 @@
 """Scores of runs, computed once and stored."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.ablation.command import read_ablate
-from pipeline.ablation.outcomes import BITS, LOSS, Outcome, outcome_of
+from pipeline.ablation.command import read_ablate, read_speedrun
+from pipeline.ablation.outcomes import BITS, LOSS, Outcome, outcome_of, require_budget
 from pipeline.ablation.variants import variants_of
 from pipeline.config.ablate import Ablate
 from pipeline.config.finetune import Finetune
+from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.predict import Score
+from pipeline.errors import ConfigError
+from pipeline.files import storage
 from pipeline.finetune.table import Reported
+from pipeline.reporting import no_op
+from pipeline.saved.naming import with_name
+from pipeline.saved.run import SUMMARY as SUMMARY_FILE
+from pipeline.saved.run import run_folder
+from pipeline.workflows.ablate import _run_all
+from pipeline.workflows.speedrun import speedrun
 
 SUMMARY: dict[str, Any] = {
     "name": "run-a",
@@ -31,8 +41,10 @@ SUMMARY: dict[str, Any] = {
 class Scorers:
     """Records what it is asked for; each answer differs from the one before."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen: str = "") -> None:
+        """`chosen`: end of the names of a task's scores."""
         self.asked: list[Score | Finetune] = []
+        self.chosen = chosen
 
     def score(self, wanted: Score, report: object) -> dict[str, float]:
         self.asked.append(wanted)
@@ -42,7 +54,7 @@ class Scorers:
         self.asked.append(wanted)
         rows = [("dev accuracy", (0.8, 0.9)), ("dev f1", (0.1, 0.2))]
         return [
-            Reported(task="sst2", name=name, values=values, baseline=None, collapsed=0, setting="")
+            Reported(task="sst2", name=f"{name}{self.chosen}", values=values, baseline=None, collapsed=0, setting="")
             for name, values in rows
         ]
 
@@ -92,6 +104,55 @@ def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> Non
     assert len(scorers.asked) == 5
     outcome(scorers, config(tmp_path, *words), mlflow_run_id="another run of the same name")
     assert len(scorers.asked) == 7
+
+
+@pytest.mark.parametrize(("schedule", "times"), [("linear-decay", 1), ("constant-rate", 2)])
+def test_a_run_that_was_extended_is_fine_tuned_again(schedule: str, times: int, tmp_path: Path) -> None:
+    """Only runs of some schedules can be extended."""
+    scorers, asked = Scorers(), config(tmp_path, f"schedule:{schedule}", "--task", "sst2", "--data", "d")
+    for steps in (10, 20, 10):
+        outcome(scorers, asked, steps=steps)
+    assert len(scorers.asked) == times
+
+
+def test_a_score_has_the_same_name_where_a_seed_stopped_early(tmp_path: Path) -> None:
+    asked, stopped = config(tmp_path, "--task", "sst2", "--data", "d"), Scorers(" (best epoch on dev)")
+    for _ in range(2):  # the second time, the score is read
+        assert list(outcome(stopped, asked).scores) == [LOSS, BITS, "sst2 dev accuracy"]
+    assert len(stopped.asked) == 1
+
+
+def with_summary(run: Pretrain, steps: int) -> None:
+    storage.write_json(storage.join(run_folder(run), SUMMARY_FILE), {"steps": steps})
+
+
+def test_a_finished_run_of_a_larger_budget_is_refused(tmp_path: Path) -> None:
+    """A run that may be extended has the same name for every budget."""
+    asked = config(tmp_path, "--preset", "encoder-xs")
+    variants = [replace(each, steps=dict.fromkeys(asked.all_seeds, 2_000)) for each in variants_of(asked)]
+    run = variants[1].run(1)
+    for steps in (1_000, 2_000):
+        with_summary(run, steps)
+        require_budget([run])
+    with_summary(run, 3_000)
+    with pytest.raises(
+        ConfigError,
+        match=rf"^output \({tmp_path}\): run {run.name} has 3,000 steps there, and this command's has 2,000: give "
+        "another --output$",
+    ):
+        _run_all(asked, variants, "", no_op)
+
+
+def test_a_speedrun_refuses_a_larger_budget_too_where_the_name_lacks_it(tmp_path: Path) -> None:
+    words = ["encoder-xs", "--text", "t", "--output", str(tmp_path)]
+    for budget, message in (
+        (["--steps", "2000"], "has 3,000 steps there"),
+        (["--epochs", "2"], r"text \(.*t\) does not"),
+    ):
+        asked = read_speedrun([*words, *budget], "")
+        with_summary(with_name(with_words_rate(asked.runs[2]), asked.preset), 3_000)
+        with pytest.raises(ConfigError, match=message):
+            speedrun(asked, no_op)
 
 
 def test_a_run_near_the_unigrams_is_not_trained(tmp_path: Path) -> None:

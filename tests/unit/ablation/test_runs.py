@@ -29,7 +29,7 @@ def config(tmp_path: Path) -> Ablate:
     return read_ablate(["dropout", "--tokens", "1M", "--output", str(tmp_path)], "about")
 
 
-def result(config: Ablate, seeds: int) -> AblationResult:
+def result(config: Ablate, seeds: int, score: str = PLL) -> AblationResult:
     runs = [
         [
             Outcome(
@@ -42,7 +42,7 @@ def result(config: Ablate, seeds: int) -> AblationResult:
                 epochs=1,
                 trained=True,
                 mlflow_run_id=f"{variant}{seed}",
-                scores={PLL: (5 + variant + seed * (1 + variant)) / 10},
+                scores={score: (5 + variant + seed * (1 + variant)) / 10},
             )
             for seed in range(seeds)
         ]
@@ -84,6 +84,15 @@ def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_
             for name, value in (("median", 0.8), ("lowest", 0.6), ("highest", 1.0), ("difference", 0.2))
         }
     )
+
+
+def test_names_of_scores_are_logged_as_mlflow_takes_them(tmp_path: Path, uri: str) -> None:
+    asked = config(tmp_path)
+    known = result(asked, 1, "mind dev ndcg@10")
+    with tracked_ablation(asked, "dropout-0", str(tmp_path / "ablations"), uri) as run:
+        log_result(run, known, draw(known))
+    child = MlflowClient(tracking_uri=uri).get_run(run.children["0"])
+    assert "mind dev ndcg_10/median" in child.data.metrics
 
 
 def test_an_ablation_that_stops_is_told_so(tmp_path: Path, uri: str) -> None:

@@ -337,6 +337,8 @@ def test_the_published_figure_is_of_the_same_metric() -> None:
         "83.4",
     ] and figure("own", "dev accuracy", base) == ""
     assert figure("sst2", "dev accuracy (best epoch on dev)", mini) == "85.9"
+    others = {"mrpc": "matthews", "qqp": "auc", "stsb": "mean_absolute_error", "cola": "accuracy"}
+    assert {figure(task, f"dev {metric}", row) for task, metric in others.items() for row in (mini, base)} == {""}
 
 
 def test_a_limit_that_was_set_is_never_raised() -> None:

@@ -130,6 +130,17 @@ def test_what_cannot_be_searched_is_one_line(entry: str, message: str) -> None:
         settings_of(config(over=(entry,)))
 
 
+@pytest.mark.parametrize("again", ["recipe.rows-per-step=32", "recipe.rows_per_step=32..64"])
+def test_a_setting_is_searched_once(again: str) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"^search\.over \(recipe\.rows_per_step\) is given twice: give all values in one "
+        r"--search\.over recipe\.rows_per_step=VALUE,VALUE$",
+    ):
+        settings_of(config(over=("recipe.rows_per_step=8,16", again)))
+    assert len(settings_of(config(grid="bert", over=("recipe.rows_per_step=8",)))) == 9
+
+
 def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
     model = Model(width=1024, heads=16)
     assert (

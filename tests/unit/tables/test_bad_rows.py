@@ -91,6 +91,21 @@ def test_json_that_is_broken_or_lacks_a_column_is_left_out(one_list: bool, tmp_p
     ] + ["1 rows left out (not-json"] * (not one_list)
 
 
+def test_a_first_row_of_json_that_lacks_the_label_is_left_out(tmp_path: Path) -> None:
+    rows = [json.dumps(row) for row in ({"text": "x"}, {"text": "y", "label": "a"}, {"text": "z", "label": "b"})]
+    train = written(tmp_path / "a.jsonl", *rows)
+    _, items, lost = read(train, on_bad_rows="skip")
+    assert items["train"]["first"].to_pylist() == ["y", "z"]
+    assert lost["train"] == (
+        f"1 rows left out (no-column, the first: {train}:1 has no column label: its columns are text)",
+    )
+    message = r"a.jsonl:1 has no column label: its columns are text; name yours with --text, --pair and --label$"
+    with pytest.raises(DataError, match=message):
+        read(train)
+    with pytest.raises(DataError, match=message):
+        read(written(train, *rows[:1] * 2), on_bad_rows="skip")
+
+
 def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     train = written(tmp_path / "a.conll", "EU B-ORG", "is O", "", "here O X", "", "London B-LOC", "")
     dev = written(tmp_path / "b.conll", "EU B-ORG", "", "Bob B-PER", "")

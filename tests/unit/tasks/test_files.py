@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.config.task_kind import Kind
 from pipeline.errors import ConfigError, DataError
 from pipeline.tables.readers import TEXT_TABLES
-from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.files import Columns, own_task, read_file, require_labels, stem
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Task
 from tests.refusals import refusal
@@ -77,6 +78,8 @@ def test_parquet_and_compressed_files(tmp_path: Path):
         ("1", "bad", None, "1"),
         ("2", "fair", None, "2"),
     ]
+    decimals = [Decimal("1.00"), Decimal("-0.50")]
+    assert [row[3] for row in rows(parquet(tmp_path, {"stars": decimals, "review": ["x", "y"]}))] == ["1", "-0.5"]
     assert rows(read(tmp_path, "t.CSV.gz", gzip.compress(b"review,stars\nbad,1\n"))) == [("2", "bad", None, "1")]
 
 
@@ -228,6 +231,7 @@ RECOGNISED = {
     (*map(str, range(21)), "many", "few", "some"): "classification",
     ("1.5", "2.5", "three"): "classification",
     ("1", "2", "three"): "classification",
+    tuple(f"{n}_{m}" for n in range(1, 6) for m in range(1, 6)): "classification",
 }
 
 
@@ -260,6 +264,12 @@ def test_labels_are_sorted_as_numbers_where_all_are():
     assert own_task("/x/reviews.csv", labelled("10", "9", "10")).labels == ("9", "10")
     assert own_task("x.csv", labelled("10", "9", "none")).labels == ("10", "9", "none")
     assert own_task("/x/reviews.train.csv", labelled("a", "b")).name == "reviews"
+
+
+def test_a_long_file_name_leaves_room_for_a_trials_seed_and_digest():
+    assert stem("/data/reviews.train.csv") == "reviews"
+    assert stem("é" * 120 + ".csv") == "é" * 75  # two bytes each
+    assert own_task(f"/x/{'é' * 120}.csv", labelled("a", "b")).name == "é" * 75
 
 
 def test_the_kind_can_be_forced():
@@ -349,6 +359,8 @@ def test_label_and_labels_do_not_go_together(tmp_path: Path):
         r"columns.labels out$",
     ):
         Columns(first="x", label="c", labels=("a", "b"))
+    with pytest.raises(ConfigError, match=r"^label \(a, b, a\) names a column twice: give each column of labels once$"):
+        Columns(first="x", labels=("a", "b", "a"))
     with pytest.raises(
         ConfigError,
         match=r"columns.labels \(a, b\) make a multilabel task, but kind is regression: leave kind out, or name a "

@@ -10,7 +10,7 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.tasks import known
-from pipeline.tasks.own import read_own, stem
+from pipeline.tasks.own import read_own
 from pipeline.tasks.tagging import Sentence
 
 ROWS = [{"words": ["New", "York"], "tags": ["B-LOC", "I-LOC"]}, {"words": ["a"], "tags": ["O"]}]
@@ -63,8 +63,3 @@ def test_a_known_task_whose_tags_are_no_chunks_is_scored_by_words() -> None:
     assert found.labels == ("LOC", "O") and found.metrics == ("accuracy",)
     chunks = known.with_labels(known.TASKS["conll2003"], [Sentence(words=("a", "b"), tags=("B-LOC", "O"))])
     assert chunks.metrics == known.ENTITY_METRICS
-
-
-def test_a_long_file_name_leaves_room_for_a_trials_seed_and_digest() -> None:
-    assert stem("/data/reviews.train.csv") == "reviews"
-    assert stem("é" * 120 + ".csv") == "é" * 75  # two bytes each

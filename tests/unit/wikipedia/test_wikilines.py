@@ -80,6 +80,25 @@ def test_over_a_list_that_is_left_out_a_sentence_needs_a_full_stop() -> None:
     assert prose("It is true. He was happy by now\n== Heading ==") == ["It is true. He was happy by now"]
 
 
+ENDED = {
+    "hy": "Սա նախադասություն է։ Սա ևս մեկն է։",
+    "am": "ይህ ዓረፍተ ነገር ነው። ይህ ሌላ ነው።",
+    "my": "ဒါက စာကြောင်းဖြစ်တယ်။ ဒါက နောက်တစ်ခုပါ။",
+    "km": "នេះគឺជាប្រយោគ។ នេះគឺជាប្រយោគមួយទៀត។",
+    "th": "นี่คือประโยค นี่คืออีกประโยคในปี พ.ศ. 2550",
+    "lo": "ນີ້ແມ່ນປະໂຫຍກ ນີ້ແມ່ນອີກປະໂຫຍກໜຶ່ງ",
+}
+
+
+@pytest.mark.parametrize("language", ENDED)
+def test_sentences_end_in_every_script(language: str) -> None:
+    assert prose(f"{ENDED[language]}\n* [[Link]]", language=language) == [ENDED[language]]
+
+
+def test_thai_that_ends_with_a_colon_leads_to_a_list() -> None:
+    assert prose("นี่คือประโยค นี่คืออีกประโยค:\n* [[Link]]", language="th") == []
+
+
 def test_a_sentence_that_leads_to_a_quotation_stays() -> None:
     assert prose("He wrote in a letter:\n{{quote|I came and I saw.}}") == ["He wrote in a letter:", "I came and I saw."]
 
