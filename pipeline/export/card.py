@@ -280,6 +280,11 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
     positions, read = trained.model.maximum_positions, exported_length(settings)
     if longest < read:
         lines.append(f"It reads {read} tokens of a text, but the texts of this training had at most {longest} tokens.")
+    elif longest < positions and "init.fingerprint" in lineage.recorded["identity"]:
+        lines.append(
+            f"The texts of this training had at most {longest} tokens; longer ones, up to {positions}, are read as "
+            "the initial model read them."
+        )
     elif longest < positions:
         lines.append(
             f"Only the first {longest} of {positions} positions were trained: truncate texts to {longest} tokens."

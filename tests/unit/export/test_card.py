@@ -84,6 +84,15 @@ def test_a_model_that_reads_more_than_its_training_had_says_so(trained: Trained,
     assert "positions were trained" not in written
 
 
+def test_a_continued_model_was_trained_on_more_positions_than_here(trained: Trained, lineage: Lineage) -> None:
+    identity = lineage.recorded["identity"] | {"sampling.maximum_length": 16}
+    new = replace(lineage, recorded=lineage.recorded | {"identity": identity})
+    assert "positions were trained: truncate" in card(trained, new, "huggingface", MADE)
+    recorded = lineage.recorded | {"identity": identity | {"init.fingerprint": "1234"}}
+    written = card(trained, replace(lineage, recorded=recorded), "huggingface", MADE)
+    assert "positions were trained" not in written and "are read as the initial model read them" in written
+
+
 def test_data_with_what_was_left_out(lineage: Lineage) -> None:
     assert data(lineage) == (
         "| source | weight | documents | pieces | characters | left out |\n| --- | --- | --- | --- | --- | --- |\n"
