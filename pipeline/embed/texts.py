@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import DataError
 from pipeline.predict.inputs import RowFile, column_names, list_inputs, names_until, parts_of
 from pipeline.tables.columns import MissingColumn
 from pipeline.tables.roles import ID, TEXT, TITLE
@@ -39,11 +39,7 @@ def text_files(config: Embed) -> list[RowFile]:
 
     Raises ConfigError if there is no file, and DataError for a file of unknown format.
     """
-    files = list_inputs(config.input, "auto", tags=False, remedy="")
-    remaining = [file for file in files if not file.location.startswith(f"{config.output}/")]
-    if not remaining:
-        raise ConfigError(f"input ({config.input}) has no file except the output: give another folder")
-    return remaining
+    return list_inputs(config.input, "auto", tags=False, remedy="", without=[config.output])
 
 
 def text_tables(

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.errors import ConfigError, DataError
 from pipeline.files import opening, storage
 from pipeline.files.listing import files_at
+from pipeline.files.locations import is_url
 from pipeline.predict.output import manifest_of
 from pipeline.tables import parquet
 from pipeline.tables.bad_rows import BadRows
@@ -48,14 +50,20 @@ def digest_of(files: Sequence[RowFile]) -> str:
 
 
 def list_inputs(
-    given: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT
+    given: str,
+    format: str,
+    tags: bool,
+    setting: str = "input",
+    remedy: str = GIVE_FORMAT,
+    without: Sequence[str] = (),
 ) -> list[RowFile]:
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
     For the folder of a prepared corpus, return the shards of its training documents. Shards of a previous preparation
     are left out. `format`: a Form or "auto".
     `tags`: whether the model tags words. `setting`: name of the setting in messages. `remedy`: end of the
-    message for a file of unknown form. Raises ConfigError if no file is left, DataError for a file of unknown form.
+    message for a file of unknown form. `without`: the job's output, files and folders that may lie among the inputs and
+    are left out. Raises ConfigError if no file is left, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
@@ -65,6 +73,10 @@ def list_inputs(
             f"{setting} ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
             "pattern in quotes"
         ) from None
+    ours = tuple(f"{_unquoted(place)}/" for place in without)
+    stored = [file for file in stored if not f"{_unquoted(file.location)}/".startswith(ours)]
+    if not stored:
+        raise ConfigError(f"{setting} ({given}) has no file except the output: give another folder")
     current = set(current_shards(file.location for file in stored))
     if not current:
         corpus = stored[0].location.rsplit("/", 2)[0]
@@ -89,17 +101,19 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | 
 
     `words` is the number of the column of words in CoNLL's files, or None.
     """
-    ours = (target, manifest_of(target))
-    files = [replace(file, words=words) for file in list_inputs(given, format, tags) if file.location not in ours]
-    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
-    if not remaining:
-        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
-    if words is not None and (named := next((file for file in remaining if file.form != "words"), None)):
+    ours = (target, manifest_of(target), f"{target}.parts")
+    files = [replace(file, words=words) for file in list_inputs(given, format, tags, without=ours)]
+    if words is not None and (named := next((file for file in files if file.form != "words"), None)):
         raise ConfigError(
             f"words ({words}) is the number of a column in CoNLL's files, but {named.location} has the form "
             f"{named.form}: name the column of the words with --text, or give --format words"
         )
-    return remaining
+    return files
+
+
+def _unquoted(location: str) -> str:
+    """Return a location without the quoting of URLs, since listed URLs are quoted and given ones may not be."""
+    return unquote(location) if is_url(location) else location
 
 
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.config.embed import Search
+from pipeline.config.embed import Embed, Search
 from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.query_files import read_queries
-from pipeline.embed.texts import InputColumns, text_tables
+from pipeline.embed.texts import InputColumns, text_files, text_tables
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.predict.inputs import RowFile, list_inputs
 from pipeline.predict.unfinished import UnfinishedParts
 
@@ -112,6 +113,17 @@ def test_rows_that_are_refused(case: str, tmp_path: Path) -> None:
     rows, columns, message = REFUSED[case]
     with pytest.raises(DataError, match=message):
         list(text_tables(written(tmp_path / "a.jsonl", rows), "a", columns, 10))
+
+
+def test_vectors_in_the_folder_of_the_texts_are_no_texts(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", [{"text": "a"}])
+    config = Embed(checkpoint="m", input=str(tmp_path), output=str(tmp_path / "vectors"))
+    for name in ("manifest.json", "parts/about.json"):
+        storage.write_json(f"{config.output}/{name}", {"kind": "vectors"})
+    assert [file.location for file in text_files(config)] == [str(tmp_path / "a.jsonl")]
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"^input \(.+\) has no file except the output: give another folder$"):
+        text_files(config)
 
 
 def test_equal_ids_in_two_files_are_refused_before_anything_is_embedded(tmp_path: Path) -> None:

@@ -11,9 +11,13 @@ import pytest
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError
+from pipeline.files import storage
+from pipeline.files.listing import StoredFile
+from pipeline.predict import inputs
 from pipeline.predict.answering import about, mixed_precisions_line, output_columns
 from pipeline.predict.distributed import SMALL_BYTES, ModelResources, fit, most_parts, resources_line, threads
 from pipeline.predict.inputs import RowFile, inputs_of, list_inputs, rows_of
+from pipeline.predict.output import manifest_of
 from pipeline.predict.work import Reader, count
 from pipeline.workflows.predict import predict
 
@@ -202,10 +206,23 @@ def test_one_process_is_said_in_the_singular() -> None:
 
 
 def test_an_output_in_the_input_s_folder_is_no_input(tmp_path: Path) -> None:
-    for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.manifest.json", "answers.jsonl.parts/00000-00000.parquet"):
+    target = str(tmp_path / "answers.jsonl")
+    for name in ("a.jsonl", "answers.jsonl", "answers.jsonl.parts/000000-000000.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('{"text": "a"}\n')
-    assert [
-        file.location.rsplit("/", 1)[-1]
-        for file in inputs_of(str(tmp_path), str(tmp_path / "answers.jsonl"), "auto", tags=False)
-    ] == ["a.jsonl"]
+    storage.write_json(f"{target}.parts/about.json", {"input": "a", "model": "b"})
+    storage.write_json(manifest_of(target), {"input": "a", "model": "b"})
+    (found,) = inputs_of(str(tmp_path), target, "auto", tags=False)
+    assert found.location == str(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"^input \(.+\) has no file except the output: give another folder$"):
+        inputs_of(str(tmp_path), target, "auto", tags=False)
+
+
+def test_an_output_at_a_url_is_no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("a.csv", "my%20answers.csv", "my%20answers.csv.manifest.json", "my%20answers.csv.parts/about.json")
+    stored = [StoredFile(location=f"s3://b/{name}", name=name, bytes=1, stamp="1") for name in names]
+    monkeypatch.setattr(inputs, "files_at", lambda *_: stored)
+    monkeypatch.setattr(inputs, "is_prepared", lambda _: False)
+    (found,) = inputs_of("s3://b", "s3://b/my answers.csv", "auto", tags=False)
+    assert found.location == "s3://b/a.csv"

@@ -8,10 +8,12 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.config.predict import Predict
+from pipeline.errors import ConfigError, DataError
 from pipeline.predict import output
 from pipeline.predict.columns import require_form
 from pipeline.predict.parts import Parts, renamed, unified, widest
+from pipeline.workflows.predict import _write
 
 ANSWERS = pa.table({"label": ["good", None], "shares": [[0.25, 0.75], None]})
 
@@ -60,6 +62,7 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
     assert parts.counts() == {0: 2}
     about = next(path for path in (tmp_path / "parts").iterdir() if not path.name.startswith("0000"))
     about.write_text("{")
+    parts.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
     with pytest.raises(
         ConfigError,
         match=rf"^{about} is damaged: delete {tmp_path}/parts to compute all answers again, or choose another --output",
@@ -78,6 +81,17 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
         == f"{made.folder} holds answers for model m1, not for model m2: give the same model again, delete the "
         "folder, or choose another --output"
     )
+
+
+def test_records_without_parts_do_not_hold_back_a_corrected_input(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    made.begin({"input": "broken.csv"}, 9)
+    made.close(0, 0)
+    made.begin({"input": "corrected.csv"}, 8)
+    assert made.counts() == {} and made.characters(before=7) == 8
+    made.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
+    with pytest.raises(ConfigError, match=r"holds answers for input corrected\.csv, not for input broken\.csv: give"):
+        made.begin({"input": "broken.csv"}, 9)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -164,6 +178,34 @@ def test_answers_by_id_are_as_the_official_scripts_read_them(tmp_path: Path) -> 
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "Zürich", "q2": ""}
 
 
+def test_answers_by_id_are_those_of_this_model(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    rows = pa.table({"id": ["q1"], "answer": ["true"], "predicted_answer": ["of an earlier model"]})
+    made.publish(0, 0, rows, pa.table({"answer": ["new"], "probability": [0.5]}), 0, "float32")
+    schema = unified(made.counted().schemas)
+    output.write(made.tables(schema), made.final(schema), str(tmp_path / "out.json"), made.folder)
+    assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "new"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"), [(["7", "8", "7"], "several rows have the id '7'"), (["7", None], "a row has no id")]
+)
+def test_answers_that_have_no_id_of_their_own_are_kept_in_their_parts(
+    ids: list[str | None], words: str, tmp_path: Path
+) -> None:
+    target, made = str(tmp_path / "out.json"), Parts(folder=str(tmp_path / "out.parts"))
+    for part, id in enumerate(ids):
+        made.publish(0, part, pa.table({"id": pa.array([id], pa.string())}), pa.table({"answer": ["a"]}), 0, "float32")
+    config = Predict(checkpoint="m", input="i.csv", output=target)
+    with pytest.raises(DataError) as refused:
+        _write(config, 1, made, made.counted(), target, {})
+    assert str(refused.value) == (
+        f"output ({target}) cannot hold these rows: {words}; the answers are kept as Parquet in {made.folder}; an "
+        "--output name that ends in .jsonl can hold them, but computes them again"
+    )
+    assert len(made.done()) == len(ids) and not Path(target).exists()
+
+
 def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text("mine")
     with pytest.raises(ConfigError) as error:
@@ -199,9 +241,10 @@ def test_the_widest_type() -> None:
 def test_a_job_continues_with_the_parts_with_which_it_began(tmp_path: Path) -> None:
     made = Parts(folder=str(tmp_path / "parts"))
     made.begin({"input": "a"}, 250)
+    made.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
     made.begin({"input": "a"}, 100)
     assert made.characters(before=4_000) == 250
     # as earlier versions wrote it
-    next((tmp_path / "parts").iterdir()).write_text('{"input": "a"}')
+    (tmp_path / "parts" / "about.json").write_text('{"input": "a"}')
     made.begin({"input": "a"}, 100)
     assert made.characters(before=4_000) == 4_000
