@@ -131,6 +131,16 @@ def test_rows_are_read_in_blocks_over_files(tmp_path: Path, monkeypatch: pytest.
     assert [queries for queries, _ in pairs.blocks()] == [["a0", "a1"], ["a2"], ["b0", "b1"], ["b2"]]
 
 
+def test_an_output_in_the_folder_of_the_pairs_is_no_file_of_pairs(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.jsonl", [{"query": "a", "positive": "b"}])
+    output = write_rows(tmp_path / "mined.jsonl", [{"query": "a", "positive": "b", "negatives": ["c"]}])
+    for given in (str(tmp_path), f"{tmp_path}/*.jsonl"):
+        pairs = open_pairs(Mine(vectors="v", pairs=given, output=output))
+        assert [file.location for file in pairs.files] == [f"{tmp_path}/pairs.jsonl"]
+    with pytest.raises(ConfigError, match=r"^pairs \(.+mined.jsonl\) has no file except the output: give another"):
+        open_pairs(Mine(vectors="v", pairs=output, output=output))
+
+
 @pytest.mark.parametrize("value", ["", "  ", None])
 def test_a_row_without_a_text_is_an_error_with_its_number(tmp_path: Path, value: object) -> None:
     rows = [{"query": "a", "positive": "b"}, {"query": "a", "positive": value}]
