@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pipeline.config.adapters import NoAdapter
 from pipeline.embed.loaded import Device, Guesses, LoadedEncoder, Text, Tokens, load_as, of_tuned
 from pipeline.errors import ConfigError
 from pipeline.export.tuned_card import tuned_files
@@ -118,15 +119,17 @@ class LoadedModel(LoadedEncoder):
         Raises ConfigError if the folder exists or the model was not fine-tuned.
         """
         target = absolute(folder)
-        if self.tuned is None:
+        tuned = self.tuned
+        if tuned is None:
             raise ConfigError(
                 f"{self.location} was not fine-tuned, so it has nothing new to save: call .fit(texts, labels) first"
             )
         if storage.exists(target):
             raise ConfigError(f"{target} exists already: give a new folder")
-        files = tuned_files(self.tuned.about, self.settings)
-        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=files)
-        self.tuned.module.to(self.device)
+        files = tuned_files(tuned.about, self.settings, plain=tuned.bottleneck is None)
+        adapter = tuned.bottleneck or NoAdapter()
+        save_tuned(target, tuned.module.cpu(), tuned.about, self.settings, self.vocabulary, adapter, files)
+        tuned.module.to(self.device)
 
 
 def load(location: str, device: Device = "auto") -> LoadedModel:

@@ -10,10 +10,8 @@ from pipeline.export.tuned_card import tuned_files
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.fine_tuned.model import open_tuned
-from pipeline.fine_tuned.tuned import about_of
 from pipeline.reporting import Report
 from pipeline.saved.checkpoints import TASK
-from pipeline.saved.model import open_saved
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""
@@ -47,7 +45,6 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
     Raises CheckpointError if the written files do not match their manifest, or if the hub refuses the upload.
     """
     tuned = open_tuned(location)
-    _, bottleneck = about_of(open_saved(location, verify=False))
     with scratch_folder("export") as folder:
         for name in fetch(location, folder):
             if name == storage.MANIFEST:
@@ -58,7 +55,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             origin["checkpoint"] = public_model_location(str(origin.get("checkpoint") or ""))
         storage.write_json(str(folder / TASK), record)
         files = tuned_files(
-            tuned.about, tuned.model, plain=bottleneck is None, language=config.language,
+            tuned.about, tuned.model, plain=tuned.bottleneck is None, language=config.language,
             license=config.license and spdx_identifier(config.license), repository=config.push_to_hub,
         )  # fmt: skip
         for name, content in files.items():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.config.adapters import Bottleneck
 from pipeline.config.cutting import Truncation
 from pipeline.config.model import Model
 from pipeline.objectives.tasks import TaskObjective
@@ -36,3 +37,5 @@ class TunedModel:
     model: Model
     vocabulary: Vocabulary
     module: TaskObjective
+    bottleneck: Bottleneck | None = None
+    """Settings of the module's bottleneck adapter; None if it has none."""

@@ -134,7 +134,7 @@ def of_record(saved: SavedModel) -> TunedModel:
         add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
         load_adapter_state(module, adapters)
     module.load_state_dict(taken.state, strict=False)
-    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
+    return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module, bottleneck=bottleneck)
 
 
 def about_of(saved: SavedModel) -> tuple[About, Bottleneck | None]:

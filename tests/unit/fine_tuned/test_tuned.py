@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline import api
 from pipeline.batch import Batch, TaskBatch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Truncation
@@ -163,6 +164,17 @@ def test_poolings_and_adapters_come_back(
             atol=1e-6,
         )
     assert (tmp_path / "m" / "adapters.safetensors").exists() == isinstance(adapter, Bottleneck)
+
+
+def test_a_saved_copy_of_a_model_with_bottlenecks_answers_as_the_model(
+    tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    saved("classification", tmp_path / "m", tiny_vocabulary, "mean", Bottleneck(width=4))
+    model = api.load(str(tmp_path / "m"), device="cpu")
+    model.save(str(tmp_path / "copy"))
+    rows = ["kar mist", "lost"]
+    assert api.load(str(tmp_path / "copy"), device="cpu").predict(rows) == model.predict(rows)
+    assert not (tmp_path / "copy" / "modules.json").exists(), "sentence-transformers does not know the adapter"
 
 
 def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
