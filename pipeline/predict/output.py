@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +15,7 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
-from pipeline.predict.parts import PartsSummary, as_text
+from pipeline.predict.parts import PREFIX, PartsSummary, as_text
 
 JOINED = "joined"
 """Temporary name of an incomplete local output, in the folder of its parts."""
@@ -96,7 +97,7 @@ def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: Binary
     "No answer" is an empty text. Without a column `id`, ids are row numbers from 0.
     """
     texts: dict[str, Any] = {}
-    answer = "predicted_answer" if "predicted_answer" in schema.names else "answer"
+    answer = [name for name in schema.names if re.fullmatch(f"({PREFIX})*answer", name)][-1]  # inputs come first
     for table in tables:
         ids = table["id"].to_pylist() if "id" in schema.names else range(len(texts), len(texts) + table.num_rows)
         texts |= {str(id): text or "" for id, text in zip(ids, table[answer].to_pylist())}

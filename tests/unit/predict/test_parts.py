@@ -164,6 +164,15 @@ def test_answers_by_id_are_as_the_official_scripts_read_them(tmp_path: Path) -> 
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "Zürich", "q2": ""}
 
 
+def test_answers_by_id_are_those_of_this_model(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    rows = pa.table({"id": ["q1"], "answer": ["true"], "predicted_answer": ["of an earlier model"]})
+    made.publish(0, 0, rows, pa.table({"answer": ["new"], "probability": [0.5]}), 0, "float32")
+    schema = unified(made.counted().schemas)
+    output.write(made.tables(schema), made.final(schema), str(tmp_path / "out.json"), made.folder)
+    assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "new"}
+
+
 def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text("mine")
     with pytest.raises(ConfigError) as error:
