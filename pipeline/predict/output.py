@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError, shown
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.files.locations import is_url
@@ -94,13 +94,17 @@ def _write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: Bin
 def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
     """Write {id: answer}, the format that SQuAD's official scripts read.
 
-    "No answer" is an empty text. Without a column `id`, ids are row numbers from 0.
+    "No answer" is an empty text. Without a column `id`, ids are row numbers from 0. Raises DataError for a row without
+    an id, and for an id that occurs twice.
     """
     texts: dict[str, Any] = {}
     answer = [name for name in schema.names if re.fullmatch(f"({PREFIX})*answer", name)][-1]  # inputs come first
     for table in tables:
         ids = table["id"].to_pylist() if "id" in schema.names else range(len(texts), len(texts) + table.num_rows)
-        texts |= {str(id): text or "" for id, text in zip(ids, table[answer].to_pylist())}
+        for id, text in zip(ids, table[answer].to_pylist()):
+            if id is None or str(id) in texts:
+                raise DataError("a row has no id" if id is None else f"several rows have the id {shown(id)}")
+            texts[str(id)] = text or ""
     stream.write((json.dumps(texts, ensure_ascii=False, indent=0) + "\n").encode())
 
 

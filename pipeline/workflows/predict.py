@@ -44,7 +44,7 @@ def predict(config: Predict, report: Report) -> None:
 def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, target: str, asked: dict[str, Any]) -> None:
     """Join the parts into the output.
 
-    Raises DataError if there are no rows, or if the output's format cannot hold the columns.
+    Raises DataError if there are no rows, or if the output's format cannot hold the columns or the ids.
     """
     if not whole.rows:
         raise DataError(
@@ -54,9 +54,9 @@ def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, targe
     try:
         output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
         output.write_manifest(target, asked, whole)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, DataError) as error:
         raise DataError(
-            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers "
+            f"output ({config.output}) cannot hold these rows: {storage.first_line(error)}; the answers "
             f"are kept as Parquet in {parts.folder}; an --output name that ends in .jsonl can hold them, but computes "
             "them again"
         ) from error

@@ -8,10 +8,12 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import ConfigError
+from pipeline.config.predict import Predict
+from pipeline.errors import ConfigError, DataError
 from pipeline.predict import output
 from pipeline.predict.columns import require_form
 from pipeline.predict.parts import Parts, renamed, unified, widest
+from pipeline.workflows.predict import _write
 
 ANSWERS = pa.table({"label": ["good", None], "shares": [[0.25, 0.75], None]})
 
@@ -171,6 +173,25 @@ def test_answers_by_id_are_those_of_this_model(tmp_path: Path) -> None:
     schema = unified(made.counted().schemas)
     output.write(made.tables(schema), made.final(schema), str(tmp_path / "out.json"), made.folder)
     assert json.loads((tmp_path / "out.json").read_text()) == {"q1": "new"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"), [(["7", "8", "7"], "several rows have the id '7'"), (["7", None], "a row has no id")]
+)
+def test_answers_that_have_no_id_of_their_own_are_kept_in_their_parts(
+    ids: list[str | None], words: str, tmp_path: Path
+) -> None:
+    target, made = str(tmp_path / "out.json"), Parts(folder=str(tmp_path / "out.parts"))
+    for part, id in enumerate(ids):
+        made.publish(0, part, pa.table({"id": pa.array([id], pa.string())}), pa.table({"answer": ["a"]}), 0, "float32")
+    config = Predict(checkpoint="m", input="i.csv", output=target)
+    with pytest.raises(DataError) as refused:
+        _write(config, 1, made, made.counted(), target, {})
+    assert str(refused.value) == (
+        f"output ({target}) cannot hold these rows: {words}; the answers are kept as Parquet in {made.folder}; an "
+        "--output name that ends in .jsonl can hold them, but computes them again"
+    )
+    assert len(made.done()) == len(ids) and not Path(target).exists()
 
 
 def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_path: Path) -> None:
