@@ -11,6 +11,7 @@ OUTPUT/
     heldout.json         what the comparison printed (see comparison.py)
 """
 
+import glob
 from dataclasses import dataclass, replace
 
 from pipeline.adapt.pairs import Chosen, Pairs, choose_pairs, rows_per_epoch
@@ -220,7 +221,8 @@ def _export_of(run: Pretrain) -> str:
 
 def embeddings(config: Adapt, start: AdaptStart, export: str) -> dict[str, Embed]:
     """Return the settings of the vectors of both encoders; held-out documents are embedded too."""
-    documents = storage.join(corpus_folder(config), "[th]*", "*.parquet")  # the folders train and heldout
+    corpus = glob.escape(corpus_folder(config))
+    documents = storage.join(corpus, "[th]*", "*.parquet")  # the folders train and heldout
     checkpoints = {UNTOUCHED: ("before", start.location), ADAPTED: ("after", export)}
     return {
         encoder: Embed(

@@ -120,7 +120,7 @@ def _glob_name(pattern: str) -> str:
 
     def expression(token: re.Match[str]) -> str:
         if token[0].startswith("[") and len(token[0]) > 1:
-            return "[" + re.sub("^!", "^", token[0][1:-1]).replace("\\", "\\\\") + "]"
+            return "[" + re.sub("^!", "^", token[0][1:-1]).replace("\\", "\\\\").replace("[", "\\[") + "]"
         return {"*": "[^/]*", "?": "[^/]"}.get(token[0]) or re.escape(token[0])
 
     return re.sub(r"\[!?[^\]]+\]|.", expression, pattern)

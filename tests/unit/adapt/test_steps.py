@@ -1,6 +1,7 @@
 """Steps that adapt an encoder: their settings, the pairs of texts and the numbers of steps that follow from a text."""
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -195,6 +196,16 @@ def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: AdaptSta
         "/out/vectors/before": start.location,
         "/out/vectors/after": "/out/runs/contrastive/export",
     }
+
+
+def test_the_folder_of_the_corpus_may_have_the_characters_of_a_pattern(
+    tiny_corpus: Corpus, start: AdaptStart, tiny_run: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_corpus.folder, tmp_path / "notes [2025]?*")
+    config = Adapt(corpus=(str(folder),), init=str(tiny_run), output="/out")
+    for each in embeddings(config, start, "/out/runs/contrastive/export").values():
+        found = [file.location for file in list_inputs(each.input, "auto", tags=False)]
+        assert found == [f"{folder}/heldout/00000.parquet", f"{folder}/train/00000.parquet"]
 
 
 def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
+import glob
 import os
 import re
 import threading
+import warnings
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -139,6 +141,8 @@ def test_a_name_with_magic_characters_that_exists_is_no_glob(tmp_path: Path):
 def test_glob_characters_that_mean_nothing_special():
     assert glob_expression("a+(b).txt").fullmatch("a+(b).txt/")
     assert not glob_expression("a.txt").match("abtxt/")
+    with warnings.catch_warnings(action="error"):
+        assert glob_expression(glob.escape("a[1]*?")).fullmatch("a[1]*?/")
     assert glob_expression("[a-c]x").match("bx/") and not glob_expression("[!a-c]x").match("bx/")
 
 
