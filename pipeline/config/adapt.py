@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_at_least
+from pipeline.config.checks import require, require_at_least, require_utf8
 from pipeline.config.data import Sampling, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import Location, SourceText
@@ -74,6 +74,7 @@ class Adapt:
             self.judgements is None or self.queries is not None,
             f"judgements ({self.judgements}) are about queries, but queries is not set: give the file of the queries",
         )
+        require_utf8("queries", self.queries or "")
         for name in ("masked_steps", "contrastive_steps"):
             require_at_least(name, value if (value := getattr(self, name)) is not None else 0, 0)
         require(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, shown
 
 
 def require(condition: bool, message: str) -> None:
@@ -24,6 +24,14 @@ def require_at_least(name: str, value: float, least: float) -> None:
 def require_above_zero(name: str, value: float) -> None:
     """Raise ConfigError unless `value` is above 0; NaN is not above 0."""
     require(value > 0, f"{name} ({value}) must be above 0")
+
+
+def require_utf8(name: str, text: str) -> None:
+    """Raise ConfigError for a text that cannot be encoded, which an argument in another encoding than UTF-8 becomes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name} ({shown(text)}) is not UTF-8: give a text in UTF-8") from None
 
 
 def require_rerank(rerank: str | None, **of_rerank: object) -> None:

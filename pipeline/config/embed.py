@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_above_zero, require_at_least, require_rerank
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_rerank, require_utf8
 from pipeline.config.locations import Location
 from pipeline.config.placement import EmbedPlacement, ModelPlacement
 
@@ -121,6 +121,7 @@ class Search:
     def __post_init__(self) -> None:
         require_at_least("top", self.top, 1)
         require(self.queries.strip() != "", f"queries ({self.queries!r}) must not be empty")
+        require_utf8("queries", self.queries)
         require(
             self.output is None or self.output.endswith(RESULTS),
             f"output ({self.output}) must end in {RESULTS}, the format of the results",

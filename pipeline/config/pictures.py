@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_at_least
+from pipeline.config.checks import require, require_at_least, require_utf8
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.locations import Location
 
@@ -41,6 +41,9 @@ class Attention:
     """Number of the head in its layer, from 1."""
     picture: Location = "attention.png"
     """File of the picture (.png, .svg, .pdf)."""
+
+    def __post_init__(self) -> None:
+        require_utf8("sentence", self.sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +172,7 @@ class Ranks:
     def __post_init__(self) -> None:
         require(1 <= self.top <= 30, f"top ({self.top}) must be from 1 to 30")
         require(self.query.strip() != "", "query must not be empty")
+        require_utf8("query", self.query)
 
 
 Picture = Heads | Attention | Word | Map | Resumed | Curve | Corpus | Loss | Ranks

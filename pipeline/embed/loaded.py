@@ -30,6 +30,7 @@ from pipeline.saved.pretrained import Pretrained, load_published
 from pipeline.saved.recipe import VectorRecipe, read_recipe, stated_recipe
 from pipeline.saved.run import RUN
 from pipeline.saved.task_heads import has_task
+from pipeline.tables.content import SURROGATE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
@@ -264,7 +265,8 @@ def load(location: str, device: Device = "auto") -> LoadedEncoder:
 def _checked(texts: Sequence[Text]) -> list[Text]:
     """Return texts as a list.
 
-    Raises DataError for a single text instead of a list, and for a value that is neither a text nor a pair of texts.
+    Raises DataError for a single text instead of a list, for a value that is neither a text nor a pair of texts, and
+    for a text with half of a surrogate pair, which is no character.
     """
     if isinstance(texts, str):
         raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
@@ -272,9 +274,11 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
         raise DataError(f"texts is {shown(texts)}: give a list of texts")
     checked = list(texts)
     for index, text in enumerate(checked):
-        pair = isinstance(text, tuple) and len(text) == 2
-        if not all(isinstance(part, str) for part in (text if pair else (text,))):
+        parts = text if isinstance(text, tuple) and len(text) == 2 else (text,)
+        if not all(isinstance(part, str) for part in parts):
             raise DataError(f"texts[{index}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
+        if any(SURROGATE.search(part) for part in parts):
+            raise DataError(f"texts[{index}] ({shown(text)}) has half of a surrogate pair: give valid Unicode")
     return checked
 
 

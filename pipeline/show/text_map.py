@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from pipeline.errors import DataError
 from pipeline.show.style import COLOURS, LIGHT, plain, white_figure
+from pipeline.tables.content import SURROGATE
 from pipeline.tables.readers import rows_in
 
 NEAREST = 5
@@ -39,7 +40,11 @@ def read_labelled(file: str, text: str, label: str, rows: int, seed: int) -> tup
 
     Raises DataError if the file cannot be read, lacks a column, or has fewer than four texts.
     """
-    pairs = [(str(t), str(named)) for _, (t, named) in rows_in(file, [text, label]) if t and named is not None]
+    pairs = [
+        (SURROGATE.sub("\ufffd", str(t)), SURROGATE.sub("\ufffd", str(named)))
+        for _, (t, named) in rows_in(file, [text, label])
+        if t and named is not None
+    ]
     if len(pairs) < 4:
         raise DataError(f"{file} has {len(pairs)} rows with a text and a label: a map needs at least 4")
     if len(pairs) > rows:

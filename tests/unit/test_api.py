@@ -219,6 +219,11 @@ REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
     "mask-of-a-list": (lambda model: model.fill(["[MASK]", "kar"]), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
     "one-text": (lambda model: model.hidden("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
     "number": (lambda model: model.cls(["kar", 3]), r"^texts\[1\] is '3': a text is a string"),
+    "surrogate": (
+        lambda model: model.embed(["kar", "\ud83d"]),
+        r"^texts\[1\] \('\\ud83d'\) has half of a surrogate pair: give valid Unicode$",
+    ),
+    "surrogate-in-a-pair": (lambda model: model.tokenize(("kar", "\ud83d")), r"^texts\[0\] \(.+ half of a surrogate"),
     "layer": (
         lambda model: model.hidden(["kar"], layers=3),
         r"^layers \(3\) must be from -3 to 2: this model has 2 layers",

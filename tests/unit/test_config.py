@@ -12,6 +12,7 @@ import pytest
 
 from jobs import pretrain
 from pipeline.config.ablate import Ablate
+from pipeline.config.adapt import Adapt
 from pipeline.config.data import (
     FullSentences,
     NextSentence,
@@ -25,6 +26,7 @@ from pipeline.config.data import (
     VocabularySettings,
     WholeWordMasking,
 )
+from pipeline.config.embed import Search
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
@@ -40,6 +42,7 @@ from pipeline.config.model_parts import (
 )
 from pipeline.config.objective import Masked, Replaced
 from pipeline.config.phases import FallingMasks, OnePhase, TwoPhases
+from pipeline.config.pictures import Attention, Ranks
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
 from pipeline.config.predict import Predict
 from pipeline.config.training import (
@@ -94,6 +97,22 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: Batch(rows_per_step=100, rows_per_slot=32),
         "batch.rows_per_step (100) must be a multiple of batch.rows_per_slot (32)",
+    ),
+    (
+        lambda: Search(vectors="v", queries="caf\udce9"),
+        "queries ('caf\\udce9') is not UTF-8: give a text in UTF-8",
+    ),
+    (
+        lambda: Adapt(corpus=("a",), init="m", queries="caf\udce9"),
+        "queries ('caf\\udce9') is not UTF-8: give a text in UTF-8",
+    ),
+    (
+        lambda: Ranks(before="a", after="b", query="caf\udce9"),
+        "query ('caf\\udce9') is not UTF-8: give a text in UTF-8",
+    ),
+    (
+        lambda: Attention(checkpoint="m", sentence="caf\udce9"),
+        "sentence ('caf\\udce9') is not UTF-8: give a text in UTF-8",
     ),
     (lambda: BucketedAttention(buckets=3), "model.attention.buckets (3) must be at least 4"),
     (

@@ -62,6 +62,12 @@ def test_rows_are_drawn_at_random_with_a_seed(tmp_path: Path) -> None:
     assert some != read_labelled(file, "body", "kind", 5, 1)[0]
 
 
+def test_half_a_surrogate_pair_becomes_a_replacement_character(tmp_path: Path) -> None:
+    row = r'{"body": "a \ud83d", "kind": "k\udc00"}'
+    (tmp_path / "t.jsonl").write_text(f"{row}\n" * 4)
+    assert read_labelled(str(tmp_path / "t.jsonl"), "body", "kind", 9, 0) == (["a \ufffd"] * 4, ["k\ufffd"] * 4)
+
+
 def test_unusable_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("kind\tbody\na\tb\n")
     with pytest.raises(DataError, match=r"t\.tsv has no column text: its columns are kind, body; name yours"):
