@@ -309,6 +309,7 @@ def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
         digest=digest_of(loaded),
         precision=_precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
         maximum_length=whole if _splits(loaded) else _length(loaded),
+        embed_length=min(config.limits.length or loaded.embedding_length, loaded.embedding_length),
         fill_length=min(config.limits.length or loaded.settings.maximum_positions, loaded.settings.maximum_positions),
         splits=_splits(loaded),
         paired=None if tuned is None or DIGEST in tuned.about.lineage else takes_pairs(tuned.about.task),

@@ -114,6 +114,8 @@ class ServedDescription:
     precision: str
     maximum_length: int
     """Tokens per text."""
+    embed_length: int
+    """Tokens per text whose vector is asked for, which is never split."""
     fill_length: int
     """Tokens per text with mask tokens."""
     splits: bool

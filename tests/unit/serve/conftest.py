@@ -1,6 +1,7 @@
 """Settings of servers of fine-tuned models."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -26,14 +27,16 @@ CUTTING = Truncation(maximum_length=16, stride=4, question_length=4)
 def tuned(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Serve]:
     """Settings to serve a model of a kind with weights at random."""
 
-    def build(kind: Kind, paired: bool = False, intents: tuple[str, ...] = ()) -> Serve:
+    def build(kind: Kind, paired: bool = False, intents: tuple[str, ...] = (), passages: bool = False) -> Serve:
         labels = LABELS.get(kind, ())
         task = Task(name="made-up", kind=kind, labels=labels, intents=intents, metrics=("f1",), paired=paired)
         model = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+        pooling = "mean" if passages else "cls"
         module = OBJECTIVES[kind](
-            model, tiny_vocabulary.size, len(labels + intents), torch.Generator().manual_seed(5), "cls", None
+            model, tiny_vocabulary.size, len(labels + intents), torch.Generator().manual_seed(5), pooling, None
         ).eval()
-        about = About(task=task, cutting=CUTTING, pooling="cls", thresholds={}, lineage={})
+        cutting = replace(CUTTING, passages=passages)
+        about = About(task=task, cutting=cutting, pooling=pooling, thresholds={}, lineage={})
         folder = tmp_path_factory.mktemp("tuned") / "model"
         save_tuned(str(folder), module, about, model, tiny_vocabulary)
         return Serve(checkpoint=str(folder))

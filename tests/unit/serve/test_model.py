@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from pipeline.config.serve import Limits, Serve, ServePlacement
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.serve import deployments
 from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described, load_here
+from pipeline.serve.problems import RequestError
+from pipeline.serve.reading import RequestReader
 from pipeline.serve.uses import Inputs, ServedDescription, Use
 from pipeline.text.training import train_vocabulary
 
@@ -93,6 +95,16 @@ def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch:
 def test_a_device_that_is_named_is_used_whatever_gpus_are_asked_for(tiny_run: Path) -> None:
     served = load_here(Serve(checkpoint=str(tiny_run), gpus=1.0, placement=ServePlacement(device="cpu")))
     assert served.loaded.device == torch.device("cpu")
+
+
+def test_a_vector_of_a_model_that_splits_texts_has_a_length_of_its_own(tuned: Callable[..., Serve]) -> None:
+    config = tuned("classification", passages=True)
+    reader, texts = RequestReader(describe_on_cpu(config), config), ["kar " * 40]
+    assert reader.count("predict", texts, lambda *_: "inputs", None) == 42
+    assert reader.count("embed", texts, lambda *_: "inputs", True) == 32  # the model's positions
+    with pytest.raises(RequestError) as refused:
+        reader.count("embed", texts, lambda *_: "inputs", None)
+    assert refused.value.message.startswith("inputs must have at most 32 tokens, and has 42: send a shorter text, or")
 
 
 def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
