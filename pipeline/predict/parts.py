@@ -56,18 +56,26 @@ class Parts:
 
     def counts(self) -> dict[int, int]:
         """Return {file: number of its parts} for the files whose number of parts is recorded."""
-        names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
-        records = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
+        found = ((int(name[:6]), storage.join(self.folder, name)) for name in self._records())
+        records = {file: storage.read_object(location) or {} for file, location in found}
         # Damaged records are left out, so that the parts of their files are counted again.
         return {file: record["parts"] for file, record in records.items() if "parts" in record}
+
+    def _records(self) -> list[str]:
+        """Return the names of the files with numbers of parts."""
+        return [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
 
     def begin(self, about: dict[str, Any], characters: int) -> None:
         """Record `about`: the input, model, settings and precision of the parts; and the maximum characters of a part.
 
-        Raises ConfigError if the folder has a record with other values, or a damaged record.
+        Records of an earlier job without parts are replaced. Raises ConfigError if the folder has parts with a record
+        of other values, or with a damaged record.
         """
         path = storage.join(self.folder, ABOUT)
-        if not storage.exists(path):
+        if not (done := self.done()):
+            for name in self._records():
+                storage.delete_file(storage.join(self.folder, name))
+        if not done or not storage.exists(path):
             storage.write_json(path, about | {LIMIT: characters})
             return
         before = storage.read_object(path)

@@ -62,6 +62,7 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
     assert parts.counts() == {0: 2}
     about = next(path for path in (tmp_path / "parts").iterdir() if not path.name.startswith("0000"))
     about.write_text("{")
+    parts.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
     with pytest.raises(
         ConfigError,
         match=rf"^{about} is damaged: delete {tmp_path}/parts to compute all answers again, or choose another --output",
@@ -80,6 +81,17 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
         == f"{made.folder} holds answers for model m1, not for model m2: give the same model again, delete the "
         "folder, or choose another --output"
     )
+
+
+def test_records_without_parts_do_not_hold_back_a_corrected_input(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "out.parts"))
+    made.begin({"input": "broken.csv"}, 9)
+    made.close(0, 0)
+    made.begin({"input": "corrected.csv"}, 8)
+    assert made.counts() == {} and made.characters(before=7) == 8
+    made.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
+    with pytest.raises(ConfigError, match=r"holds answers for input corrected\.csv, not for input broken\.csv: give"):
+        made.begin({"input": "broken.csv"}, 9)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -229,9 +241,10 @@ def test_the_widest_type() -> None:
 def test_a_job_continues_with_the_parts_with_which_it_began(tmp_path: Path) -> None:
     made = Parts(folder=str(tmp_path / "parts"))
     made.begin({"input": "a"}, 250)
+    made.publish(0, 0, pa.table({"text": ["a", "b"]}), ANSWERS, 0, "float32")
     made.begin({"input": "a"}, 100)
     assert made.characters(before=4_000) == 250
     # as earlier versions wrote it
-    next((tmp_path / "parts").iterdir()).write_text('{"input": "a"}')
+    (tmp_path / "parts" / "about.json").write_text('{"input": "a"}')
     made.begin({"input": "a"}, 100)
     assert made.characters(before=4_000) == 4_000
