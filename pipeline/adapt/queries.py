@@ -8,7 +8,8 @@ from pipeline.evaluation.retrieval.beir import read_judgements
 from pipeline.files.locations import absolute
 from pipeline.predict.inputs import list_inputs, parts_of
 from pipeline.tables.bad_rows import BadRows
-from pipeline.tables.roles import BEIR_ID, ID
+from pipeline.tables.columns import MissingColumn
+from pipeline.tables.roles import BEIR_ID, ID, TEXT
 
 
 def given_queries(config: Adapt) -> list[Query]:
@@ -24,11 +25,13 @@ def given_queries(config: Adapt) -> list[Query]:
 
 
 def _id_column(queries: str) -> str | None:
-    """Return BEIR_ID if a file of queries has this column and no column id."""
+    """Return BEIR_ID if a file of queries has this column and no column id. Raises DataError without a column text."""
     if not is_file(queries):
         return None
     (file, *_) = list_inputs(absolute(queries), "auto", tags=False, setting="queries", remedy="")
     columns = next((table.column_names for table in parts_of(file, 1)), [])
+    if columns and TEXT not in columns:
+        raise MissingColumn(file.location, TEXT, columns, f"rename the column of the queries to {TEXT}")
     return BEIR_ID if BEIR_ID in columns and ID not in columns else None
 
 

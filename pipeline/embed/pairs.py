@@ -58,9 +58,7 @@ def open_pairs(config: Mine) -> Pairs:
     If neither text nor pair is named, the columns are the first of MATCHING that the first file has. Raises ConfigError
     if there is no file, and DataError for a file of unknown form, without rows or without the columns.
     """
-    files = tuple(
-        list_inputs(config.pairs, "auto", tags=False, setting="pairs", remedy="", without=[config.output])
-    )
+    files = tuple(list_inputs(config.pairs, "auto", tags=False, setting="pairs", remedy="", without=[config.output]))
     if not (names := column_names(files[0])):
         raise DataError(f"{files[0].location} has no rows: give a file of pairs")
     usual = next((layout for layout in MATCHING if set(layout) <= set(names)), OWN[:2])

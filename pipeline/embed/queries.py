@@ -31,14 +31,16 @@ def load_query_model(config: Search | Mine, vectors: Vectors) -> model.VectorMod
         if config.checkpoint or config.prompt:
             raise
         raise CheckpointError(
-            f"{error}; or give --checkpoint, the location of the model of {config.vectors}"
+            f"{error}; {config.vectors} needs its model there, but jobs/search.py and jobs/mine.py read it elsewhere "
+            "with --checkpoint"
         ) from error
     described = model.describe(loaded)
     for name in ("dimension", "pooling", "normalized", "digest"):
         before, now = getattr(made, name), getattr(described, name)
         if before != now:
+            again = f"give --checkpoint {made.checkpoint}" if config.checkpoint else "put the model back"
             raise ConfigError(
                 f"vectors ({config.vectors}) have {name} {before}, and checkpoint ({described.checkpoint}) gives "
-                f"{name} {now} to the queries: give --checkpoint {made.checkpoint}, or embed the texts again"
+                f"{name} {now} to the queries: {again}, or embed the texts again"
             )
     return loaded

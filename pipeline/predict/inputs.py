@@ -19,7 +19,7 @@ from pipeline.tables import parquet
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.columns import require_once
 from pipeline.tables.content import SURROGATE, bare_name, text_lines
-from pipeline.tables.readers import open_table
+from pipeline.tables.readers import BLANK, open_table
 from pipeline.tables.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
 from pipeline.tables.squad import read_questions
 from pipeline.tables.word_columns import read_words
@@ -119,8 +119,9 @@ def _unquoted(location: str) -> str:
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
     """Return the form of a file: `format`, or the form that the file's name shows if `format` is "auto".
 
-    If the name does not show the form, the content decides. `tags`: whether the model tags words, so that a .txt file
-    may have CoNLL's columns. Raises DataError if neither name nor content shows the form.
+    If the name does not show the form, the content decides; an empty .json file is a table without rows. `tags`:
+    whether the model tags words, so that a .txt file may have CoNLL's columns. Raises DataError if neither name nor
+    content shows the form.
     """
     if format in ("table", "squad", "words", "text"):
         return format
@@ -131,6 +132,13 @@ def form_of(location: str, format: str, tags: bool, setting: str = "input", reme
         return "words" if kind == "conll" else kind
     if bare_name(location).endswith(".txt"):
         return "text"
+    if bare_name(location).endswith(".json"):
+        if not _sample(location).strip(BLANK.encode()):
+            return "table"
+        raise DataError(
+            f"{setting} {location} holds neither SQuAD's questions nor objects, one per line or in a list: write one "
+            f"object per line{remedy}"
+        )
     raise DataError(
         f"{setting} {location}: its form is not clear from its name; end the name in "
         f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}{remedy}"

@@ -22,7 +22,7 @@ from pipeline.tables.squad import Question, are_answers, read_questions
 from pipeline.tasks import known, own
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.labels import with_number_labels
-from pipeline.tasks.metrics.squad import normalised
+from pipeline.tasks.metrics.squad import normalised, require_answers
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
 from pipeline.tasks.rows import ExamplesFile, Labelled
@@ -115,12 +115,12 @@ def triplets_of(config: TripletScore, bad: BadRows) -> list[tuple[str, str, str]
 def score_answers(config: AnswerScore, report: Report) -> dict[str, float]:
     """Report and return SQuAD's official scores of config.predictions, a JSON file of answers.
 
-    Raises DataError if the file is invalid, or answers none of the questions.
+    Raises DataError if the file is invalid, or answers none of the questions, or as `require_answers` does.
     """
     predictions, asked = config.predictions, config.questions
     place = asked.task if isinstance(asked, KnownSplit) else asked.input
     answers = _read_answers(predictions)
-    questions = _asked_questions(config)
+    require_answers(questions := _asked_questions(config))
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(

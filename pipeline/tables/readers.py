@@ -230,9 +230,9 @@ def json_rows(location: str, lines: Iterable[str]) -> Rows:
 
 
 def is_one_list(text: str) -> bool:
-    """Return whether a text begins like one JSON list of objects; JSON lines begin with an object instead."""
+    """Return whether a text begins like one JSON list of objects, or an empty one; JSON lines begin with an object."""
     rest = text.lstrip(BLANK)
-    return rest.startswith("[") and rest[1:].lstrip().startswith("{")
+    return rest.startswith("[") and rest[1:].lstrip().startswith(("{", "]"))
 
 
 def _list_of(location: str, text: str) -> list[Any]:

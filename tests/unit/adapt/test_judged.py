@@ -98,3 +98,6 @@ def test_queries_may_have_the_ids_of_beir(tmp_path: Path) -> None:
     assert given_queries(config["own"]) == [Query(id="q8", text="kar")]
     assert given_queries(Adapt(corpus=("a",), init="E", queries="kar lost")) == [Query(id="1", text="kar lost")]
     assert given_queries(Adapt(corpus=("a",), init="E")) == []
+    (tmp_path / "other.csv").write_text("query\nkar\n")
+    with pytest.raises(DataError, match=r"columns are query; rename the column of the queries to text$"):
+        given_queries(Adapt(corpus=("a",), init="E", queries=str(tmp_path / "other.csv")))

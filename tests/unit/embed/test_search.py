@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +13,12 @@ from pipeline.config.embed import Search
 from pipeline.embed import index
 from pipeline.embed.folder import begin, parts_in
 from pipeline.embed.index import index_hits, wants_index
+from pipeline.embed.queries import load_query_model
 from pipeline.embed.query_files import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.files import storage
 from pipeline.workflows.search import search
 from tests.unit.embed.conftest import Write
@@ -235,6 +238,22 @@ def test_queries_that_are_refused_and_a_text_that_is_none_of_a_file(tmp_path: Pa
     with pytest.raises(DataError, match="has two queries with the id a: give each query an id of its own"):
         read_queries(Search(vectors="v", queries=str(file)))
     assert [query.text for query in read_queries(Search(vectors="v", queries="~5 dollars"))] == ["~5 dollars"]
+
+
+def test_a_model_that_is_gone_or_changed_is_refused_with_what_the_command_has(
+    write_vectors: Write, tiny_run: Path
+) -> None:
+    vectors = write_vectors(PLANE)
+    with pytest.raises(CheckpointError) as gone:
+        load_query_model(Search(vectors=vectors.folder, queries="q"), vectors)
+    assert str(gone.value).endswith(
+        f"; {vectors.folder} needs its model there, but jobs/search.py and jobs/mine.py read it elsewhere with "
+        "--checkpoint"
+    )
+    changed = replace(vectors, model=replace(vectors.model, checkpoint=str(tiny_run)))
+    for given, remedy in ((None, "put the model back"), (str(tiny_run), f"give --checkpoint {tiny_run}")):
+        with pytest.raises(ConfigError, match=rf"to the queries: {re.escape(remedy)}, or embed the texts again$"):
+            load_query_model(Search(vectors=vectors.folder, queries="q", checkpoint=given), changed)
 
 
 def test_an_existing_file_of_results_is_kept(write_vectors: Write, tmp_path: Path) -> None:

@@ -147,6 +147,19 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
         form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 
 
+def test_a_json_file_without_rows_is_a_table_and_one_of_another_form_is_named(tmp_path: Path) -> None:
+    for text in ("", "\n", "\ufeff", "[]", " [\n]\n"):
+        path = written(tmp_path / "a.json", text)
+        assert form_of(str(path), "auto", False) == "table" and rows(path) == []
+    for text in (json.dumps({"text": "a"}, indent=1), "7", "[7]", '"data"'):
+        with pytest.raises(DataError) as refused:
+            form_of(str(written(tmp_path / "a.json", text)), "auto", False, "queries", "")
+        assert str(refused.value) == (
+            f"queries {tmp_path}/a.json holds neither SQuAD's questions nor objects, one per line or in a list: write "
+            "one object per line"
+        )
+
+
 def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", "c.txt"):
         written(tmp_path / name, "text\nx\n")

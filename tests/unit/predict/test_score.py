@@ -138,6 +138,10 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
             "questions",
         ),
         (
+            ["--predictions", "{folder}/answers.json", "--input", "{folder}/empty.json"],
+            "there are 0 questions to score: give a file with at least 1",
+        ),
+        (
             ["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"],
             "is not a JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it",
         ),
@@ -191,6 +195,7 @@ def test_what_cannot_be_scored_is_one_line(
     (tmp_path / "dev.json").write_text(json.dumps(SQUAD))
     (tmp_path / "answers.json").write_text('{"z": "no question"}')
     (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "empty.json").write_text('{"data": []}')
     (tmp_path / "a.csv").write_text("text,label\nkar,1\nmir,7\n")
     assert main([one.format(folder=tmp_path) for one in arguments]) == 2
     error = capsys.readouterr().err
