@@ -11,6 +11,7 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import OF_WORDS
+from pipeline.config.training import ConstantRate
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.files import storage
@@ -55,7 +56,8 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
     assert config.minutes is not None
     sized = []
     for variant in variants:
-        timed = replace(variant.config, steps=TIMED_STEPS, tracking=replace(variant.config.tracking, experiment=TIMING))
+        timed = _short(variant.config)
+        timed = replace(timed, tracking=replace(timed.tracking, experiment=TIMING))
         timed = Variant(label=variant.label, config=timed, preset=f"timing-{variant.preset}").run(config.seed)
         summary = train(timed, lambda line: None)
         seconds = summary["training_seconds"] / summary["steps"]
@@ -63,6 +65,15 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
         sized.append(replace(variant, steps=dict.fromkeys(config.all_seeds, steps)))
         report(f"{variant.label}: {steps:,} steps, because a step of a short run took {1_000 * seconds:.1f} ms")
     return sized
+
+
+def _short(config: Pretrain) -> Pretrain:
+    """Return the settings with TIMED_STEPS steps, without warm-ups if they are too long for so few steps."""
+    try:
+        return replace(config, steps=TIMED_STEPS)
+    except ConfigError:
+        batch = replace(config.batch, warmup_steps=0, warmup_rows=None)
+        return replace(config, steps=TIMED_STEPS, batch=batch, schedule=ConstantRate(warmup_steps=0))
 
 
 def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, cache: str) -> tuple[int, int]:

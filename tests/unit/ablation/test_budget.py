@@ -19,6 +19,7 @@ from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.errors import ConfigError
+from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import counted_steps as counting
@@ -137,6 +138,22 @@ def test_minutes_become_steps_by_a_short_run_of_each_variant() -> None:
     assert [variant.run(6).steps for variant in sized] == [1_200, 600]  # 120 s at 0.1 s and 0.2 s per step
     assert {short.steps for short in asked} == {60} and {short.seed for short in asked} == {5}
     assert all(str(short.name).startswith("timing-p-") for short in asked)
+
+
+@pytest.mark.parametrize("preset", ["encoder-xs", "modernbert-base"])
+def test_a_variant_with_longer_warm_ups_than_the_short_run_is_timed_without_them(preset: str) -> None:
+    timed: list[Pretrain] = []
+
+    def train(short: Pretrain, report: object) -> dict[str, object]:
+        timed.append(short)
+        return {"training_seconds": 6.0, "steps": short.steps}
+
+    variant = Variant(label="a", config=PRESETS[preset], preset=preset)
+    base = read_ablate(["dropout", "--minutes", "60"], "about")
+    (sized,) = with_time_budget([variant], base, train, lambda line: None)
+    (short,) = timed
+    assert sized.steps[0] == 36_000 and short.steps == 60
+    assert short.batch.warmup_steps == 0 and short.batch.rows_per_step == PRESETS[preset].batch.rows_per_step
 
 
 def test_a_budget_that_a_variant_cannot_have_is_refused_with_its_label(stream: StreamSettings, tmp_path: Path) -> None:
