@@ -20,6 +20,7 @@ from pipeline.reporting import Report
 from pipeline.saved.naming import identifying_settings
 from pipeline.train.counted_steps import steps_for_tokens, tokens_of
 from pipeline.train.initial import pads_vocabulary, read_initial
+from pipeline.train.prompts import with_prompts
 from pipeline.train.run_data import find_corpus, row_lengths, stream_settings
 from pipeline.train.teacher import with_teacher
 
@@ -89,7 +90,9 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
     if (stored := storage.read_object(location)) and stored.get("key") == key:
         return stored["steps"], stored["expected"]
     samplings = dict.fromkeys(phase.sampling for phase in config.all_phases)
-    rows = {sampling: row_lengths(replace(stream, sampling=sampling, seed=seed)) for sampling in samplings}
+    query, document = stream.sampling.query_prompt, stream.sampling.document_prompt  # may be those of config.init
+    prompted = {each: replace(each, query_prompt=query, document_prompt=document) for each in samplings}
+    rows = {each: row_lengths(replace(stream, sampling=prompted[each], seed=seed)) for each in samplings}
     try:
         steps = steps_for_tokens(config, tokens, rows)
         expected = round(tokens_of(replace(config, steps=steps), rows))
@@ -109,9 +112,16 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
         config = with_absolute_locations(variant.config)
         found, initial = find_corpus(config, report), None
         if config.init:
-            used = trained_parts(config.objective, config.sampling)
-            kept = pads_vocabulary(config.objective)
-            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
+            initial = read_initial(
+                config.init,
+                config.vocabulary,
+                config.output,
+                report,
+                used=trained_parts(config.objective, config.sampling),
+                shares_embeddings=config.objective.shares_embeddings,
+                keeps_padding=pads_vocabulary(config.objective),
+            )
+        config = with_prompts(config, report)
         if config.objective.teacher_gives == OF_WORDS:  # completes the settings, such as the vocabulary
             config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
