@@ -11,6 +11,7 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import OF_WORDS
+from pipeline.config.training import ConstantRate
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
 from pipeline.files import storage
@@ -19,6 +20,7 @@ from pipeline.reporting import Report
 from pipeline.saved.naming import identifying_settings
 from pipeline.train.counted_steps import steps_for_tokens, tokens_of
 from pipeline.train.initial import pads_vocabulary, read_initial
+from pipeline.train.prompts import with_prompts
 from pipeline.train.run_data import find_corpus, row_lengths, stream_settings
 from pipeline.train.teacher import with_teacher
 
@@ -60,7 +62,8 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
     on = f"-{device}" * (device != "auto") + f"-{threads}-threads" * (threads is not None)
     sized = []
     for variant in variants:
-        timed = replace(variant.config, steps=TIMED_STEPS, tracking=replace(variant.config.tracking, experiment=TIMING))
+        timed = _short(variant.config)
+        timed = replace(timed, tracking=replace(timed.tracking, experiment=TIMING))
         timed = Variant(label=variant.label, config=timed, preset=f"timing{on}-{variant.preset}").run(config.seed)
         summary = train(timed, lambda line: None)
         seconds = summary["training_seconds"] / summary["steps"]
@@ -68,6 +71,15 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
         sized.append(replace(variant, steps=dict.fromkeys(config.all_seeds, steps)))
         report(f"{variant.label}: {steps:,} steps, because a step of a short run took {1_000 * seconds:.1f} ms")
     return sized
+
+
+def _short(config: Pretrain) -> Pretrain:
+    """Return the settings with TIMED_STEPS steps, without warm-ups if they are too long for so few steps."""
+    try:
+        return replace(config, steps=TIMED_STEPS)
+    except ConfigError:
+        batch = replace(config.batch, warmup_steps=0, warmup_rows=None)
+        return replace(config, steps=TIMED_STEPS, batch=batch, schedule=ConstantRate(warmup_steps=0))
 
 
 def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, cache: str) -> tuple[int, int]:
@@ -83,7 +95,9 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
     if (stored := storage.read_object(location)) and stored.get("key") == key:
         return stored["steps"], stored["expected"]
     samplings = dict.fromkeys(phase.sampling for phase in config.all_phases)
-    rows = {sampling: row_lengths(replace(stream, sampling=sampling, seed=seed)) for sampling in samplings}
+    query, document = stream.sampling.query_prompt, stream.sampling.document_prompt  # may be those of config.init
+    prompted = {each: replace(each, query_prompt=query, document_prompt=document) for each in samplings}
+    rows = {each: row_lengths(replace(stream, sampling=prompted[each], seed=seed)) for each in samplings}
     try:
         steps = steps_for_tokens(config, tokens, rows)
         expected = round(tokens_of(replace(config, steps=steps), rows))
@@ -103,9 +117,16 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
         config = with_absolute_locations(variant.config)
         found, initial = find_corpus(config, report), None
         if config.init:
-            used = trained_parts(config.objective, config.sampling)
-            kept = pads_vocabulary(config.objective)
-            initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, keeps_padding=kept)
+            initial = read_initial(
+                config.init,
+                config.vocabulary,
+                config.output,
+                report,
+                used=trained_parts(config.objective, config.sampling),
+                shares_embeddings=config.objective.shares_embeddings,
+                keeps_padding=pads_vocabulary(config.objective),
+            )
+        config = with_prompts(config, report)
         if config.objective.teacher_gives == OF_WORDS:  # completes the settings, such as the vocabulary
             config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))

@@ -178,8 +178,13 @@ def automatic_rows(case: Case, memory: FreeMemory) -> int:
         preset,
         model=replace(model, maximum_positions=max(case.length, model.maximum_positions)),
         sampling=replace(preset.sampling, maximum_length=case.length),
-        batch=training.Batch(rows_per_step=max(1, BUSY_TOKENS // case.length)),
+        batch=training.Batch(rows_per_step=in_slots(max(1, BUSY_TOKENS // case.length))),
         phases=OnePhase(),
         vocabulary=replace(preset.vocabulary, size=case.vocabulary_size),
     )
     return chosen_rows(config, config.all_phases[0], Where(on_gpus=True, memory=memory))
+
+
+def in_slots(rows: int) -> int:
+    """Return the rows of the whole slots of USUAL_ROWS in `rows`; `rows` itself if there is none."""
+    return rows if rows < training.USUAL_ROWS else rows - rows % training.USUAL_ROWS

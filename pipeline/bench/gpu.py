@@ -17,7 +17,7 @@ from itertools import product
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from pipeline.bench.cases import SIZES, Case, automatic_rows, counted, make_batch
+from pipeline.bench.cases import SIZES, Case, automatic_rows, counted, in_slots, make_batch
 from pipeline.bench.step import (
     GRAPH_MODES,
     MODES,
@@ -214,7 +214,7 @@ def choice_beside_best(chosen: int, length: int, speeds: dict[int, float]) -> st
 
 
 def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
-    """Return the settings of a training with steps of `rows` rows, in one slot where memory allows.
+    """Return the settings of a training with steps of `rows` rows (about), in one slot where memory allows.
 
     Its steps take about SHARE_TRAINED of `seconds`, if each takes `per_step` seconds.
     """
@@ -223,7 +223,7 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
         config,
         steps=steps,
         phases=OnePhase(),
-        batch=Batch(rows_per_step=rows),
+        batch=Batch(rows_per_step=in_slots(rows)),
         evaluation=replace(config.evaluation, every=steps // EVALUATIONS),
         checkpoint=Checkpoints(every=steps),
     )
@@ -244,7 +244,7 @@ def _report_training(options: argparse.Namespace, ends: float, choices: StepChoi
     )
     left = max(LEAST_SECONDS, ends - time.monotonic())
     config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
-    report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows, {mode}")
+    report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {config.batch.rows_per_step} rows, {mode}")
     report(table_of(train_on_tokens(config, options.token_file, report)))
 
 

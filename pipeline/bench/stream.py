@@ -11,6 +11,7 @@ from ray.data import ExecutionOptions
 
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.stream import StreamSettings, blocks_for_ranks, build_stream, rows_of_range, windows_for
+from pipeline.errors import ConfigError
 from pipeline.on_ray.tasks import quiet_ray_data
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
@@ -31,7 +32,10 @@ class Rate:
 
 
 def _clocked(tables: Iterator, rows: int) -> Rate:
-    """Read at least `rows` rows from tables with a column "ids"; return the rate after the warm-up."""
+    """Read at least `rows` rows from tables with a column "ids"; return the rate after the warm-up.
+
+    Raises ConfigError if all rows come before the end of the warm-up.
+    """
     seen = tokens = 0
     start: float | None = None
     for table in tables:
@@ -42,7 +46,8 @@ def _clocked(tables: Iterator, rows: int) -> Rate:
             start = time.perf_counter()
         if seen >= rows:
             break
-    assert start is not None and tokens, "no rows came after the warm-up"
+    if start is None or not tokens:
+        raise ConfigError(f"rows ({rows}) must be above {seen}, the rows that are made before the clock starts")
     return Rate(tokens=tokens, seconds=time.perf_counter() - start)
 
 

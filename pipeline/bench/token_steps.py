@@ -35,21 +35,18 @@ def token_file_of(words: Sequence[Argument]) -> str:
     return location
 
 
-def row_lengths(
-    tokens: TokenFile, location: str, sampling: Sampling, seed: int, windows: int | None = None
-) -> RowLengths:
-    """Return the lengths of the rows of a file of tokens. `windows`: the most windows to count."""
+def row_lengths(tokens: TokenFile, location: str, sampling: Sampling, seed: int) -> RowLengths:
+    """Return the lengths of the rows of a file of tokens."""
 
     def of_window(number: int) -> np.ndarray:
         lengths = pc.list_value_length(rows_of_window(tokens, sampling, seed, number)["ids"])
         return np.from_dlpack(lengths.combine_chunks())
 
-    return RowLengths(of_window, location, windows)
+    return RowLengths(of_window, location)
 
 
 def with_steps_on(config: Pretrain, tokens: TokenFile, location: str) -> Pretrain:
     """Return the settings with the steps that tokens or epochs are on a file of tokens; others as they are."""
-    windows = len(tokens.train)
     return with_counted_steps(
-        config, lambda sampling: row_lengths(tokens, location, sampling, config.seed, windows), windows
+        config, lambda sampling: row_lengths(tokens, location, sampling, config.seed), len(tokens.train)
     )

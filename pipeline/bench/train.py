@@ -257,7 +257,7 @@ def _with_choices(config: Pretrain, rank: Rank, say: Report) -> Pretrain:
             dist.all_reduce(least, dist.ReduceOp.MIN)
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         where = Where(on_gpus=True, memory=replace(memory, bytes=int(least)), gpus=local)
-    chosen, line = with_choices(replace(config, workers=rank.world), None, where)
+    chosen, line = with_choices(replace(config, workers=rank.world), None, where, goes_on=False)
     if line is not None:
         say(line)
     return replace(chosen, workers=config.workers)

@@ -30,6 +30,9 @@ class Text(BenchSources):
     the same number of windows of other files fill the tokenizer's table of known words.
     """
 
+    def __post_init__(self) -> None:
+        require_at_least("windows", self.windows, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(BenchSources):
@@ -42,6 +45,10 @@ class Stream(BenchSources):
     """Number of rows to make. If there are fewer rows, each process spends much of the time on filling its table of
     known words.
     """
+
+    def __post_init__(self) -> None:
+        require_at_least("rows_per_slot", self.rows_per_slot, 1)
+        require_at_least("rows", self.rows, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -471,8 +471,8 @@ class Sampling:
     document_prompt: str | None = None
     """As query_prompt, before the second text and the hard negatives, such as "passage: "."""
     exported_length: int | None = None
-    """Maximum tokens of a text that the exported model reads for a vector; longer texts are truncated. Default: the
-    length of the longest training sequences.
+    """Maximum tokens of a text that the exported model reads for a vector; longer texts are truncated. More than
+    model.maximum_positions counts as these. Default: the length of the longest training sequences.
     """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one

@@ -33,5 +33,9 @@ class LossCurve:
 
 
 def divisors(counts: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Return the divisor of each term's summed loss: the term's count over all ranks / its weight (default 1)."""
-    return {term: count / weights.get(term, 1) for term, count in counts.items()}
+    """Return the divisor of each term's summed loss: the term's count over all ranks / its weight (default 1).
+
+    A count of 0, of a step without masked tokens for instance, becomes 1; its sum is 0. Tensors must be above 0.
+    """
+    at_least_1 = {term: count if isinstance(count, Tensor) else count or 1 for term, count in counts.items()}
+    return {term: count / weights.get(term, 1) for term, count in at_least_1.items()}

@@ -30,5 +30,5 @@ def trained_length(settings: Pretrain) -> int:
 
 
 def exported_length(settings: Pretrain) -> int:
-    """Return the maximum tokens of a text that a run's model reads for a vector."""
-    return settings.sampling.exported_length or trained_length(settings)
+    """Return the maximum tokens of a text that a run's model reads for a vector, at most its positions."""
+    return min(settings.sampling.exported_length or trained_length(settings), settings.model.maximum_positions)

@@ -79,13 +79,17 @@ def _automatic_problem(config: Pretrain, where: Where) -> str | None:
     return overlap_problem(config, where.memory.gpu, where.gpus)
 
 
-def with_choices(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> tuple[Pretrain, str | None]:
+def with_choices(
+    config: Pretrain, recorded: Mapping[str, Any] | None, where: Where, *, goes_on: bool = True
+) -> tuple[Pretrain, str | None]:
     """Return the settings without `auto` for rows per slot and CUDA graphs, and a line about the choice, if any.
 
-    `recorded` is the identity in the run.json of a run that goes on, which keeps what it started with. Raises
-    ConfigError if it cannot, or if placement.graphs is on and a step cannot be recorded.
+    `recorded` is the identity in the run.json of a run that goes on, which keeps what it started with. `goes_on`:
+    whether the run can go on with other workers. Raises ConfigError if it cannot keep what it started with, or if
+    placement.graphs is on and a step cannot be recorded.
     """
-    return _with_graphs(_with_slots(config, recorded, where), recorded, where), _line(config, recorded, where)
+    chosen = _with_graphs(_with_slots(config, recorded, where), recorded, where)
+    return chosen, _line(config, recorded, where, goes_on=goes_on)
 
 
 def _with_slots(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> Pretrain:
@@ -154,17 +158,20 @@ def without_graphs(config: Pretrain) -> Pretrain:
     return replace(config, placement=replace(config.placement, graphs="off"))
 
 
-def _line(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where) -> str | None:
+def _line(config: Pretrain, recorded: Mapping[str, Any] | None, where: Where, *, goes_on: bool) -> str | None:
     """Return a line about what was chosen for a new run on GPUs, and why; advice if slots were given that are small."""
     if recorded is not None or not where.on_gpus:
         return None
     automatic = config.placement.graphs == "auto" or any(phase.automatic for phase in config.all_phases)
-    chosen = choice_text(config, where) if automatic else None
+    chosen = choice_text(config, where, goes_on=goes_on) if automatic else None
     return "; ".join(filter(None, (chosen, slot_advice(config)))) or None
 
 
-def choice_text(config: Pretrain, where: Where) -> str:
-    """Return the rows per slot and the graphs that `auto` means, and the reasons, as one line."""
+def choice_text(config: Pretrain, where: Where, *, goes_on: bool = True) -> str:
+    """Return the rows per slot and the graphs that `auto` means, and the reasons, as one line.
+
+    If the run `goes_on`, the line also has the most workers with which it can.
+    """
     parts = [
         f"{phase.names.rows_per_slot} auto: {_reason(config, phase, where)}"
         for phase in config.slotted_phases
@@ -174,11 +181,11 @@ def choice_text(config: Pretrain, where: Where) -> str:
     if config.placement.graphs == "auto":
         problem = _automatic_problem(chosen, where)
         parts.append(f"placement.graphs auto: {'on' if problem is None else f'off, they need {problem}'}")
-    most = min(phase.batch.fewest_slots for phase in chosen.all_phases)
-    return (
-        f"{'; '.join(parts)}; this run can go on with up to {most} worker{'s' * (most > 1)}; "
-        "--workers 1..N leaves room for more"
-    )
+    if goes_on:
+        most = min(phase.batch.fewest_slots for phase in chosen.all_phases)
+        parts.append(f"this run can go on with up to {most} worker{'s' * (most > 1)}")
+        parts.append("--workers 1..N leaves room for more")
+    return "; ".join(parts)
 
 
 def _reason(config: Pretrain, phase: Phase, where: Where) -> str:

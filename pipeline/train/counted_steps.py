@@ -27,7 +27,7 @@ class RowLengths:
 
     def __init__(self, lengths_of_window: Callable[[int], np.ndarray], text: str, windows: int | None = None) -> None:
         """`lengths_of_window`: number of a window, counted through all epochs -> number of tokens in each of its rows.
-        `text`: the location of the text, for messages. `windows`: the most windows to count, such as those of an epoch.
+        `text`: the location of the text, for messages. `windows`: the most windows to count.
         """
         self.lengths_of_window, self.text = functools.cache(lengths_of_window), text
         self.counted = min(COUNTED_WINDOWS, windows or COUNTED_WINDOWS)

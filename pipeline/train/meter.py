@@ -181,10 +181,12 @@ def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
 def training_metrics(total: dict[str, float], weights: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
     """Return the metrics of an interval from a meter's totals.
 
-    Losses are means in nats over the finite steps; speed is in tokens per second of wall time; waiting is in percent of
-    wall time. `weights` maps a loss term to its weight in train/loss; terms not in it have weight 1.
+    Losses are means in nats over the finite steps, left out if these counted nothing; speed is in tokens per second of
+    wall time; waiting is in percent of wall time. `weights` maps a loss term to its weight in train/loss; terms not in
+    it have weight 1.
     """
-    means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
+    sums = {name[4:]: value for name, value in total.items() if name.startswith("sum.")}
+    means = {name: value / total[f"count.{name}"] for name, value in sums.items() if total[f"count.{name}"]}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}
     losses = {f"train/{name}_loss": mean for name, mean in means.items()} | (
         {"train/loss": sum(weights.get(name, 1) * mean for name, mean in means.items())} if means else {}

@@ -165,11 +165,11 @@ def counted_on(config: Pretrain, stream: StreamSettings, report: Report) -> Pret
     """Return the settings with the steps that tokens or epochs are on a stream; raises as `with_known_steps`."""
     report(f"counting the rows of the text for {length_text(config)}")
     windows = len(stream.corpus.train)
-    return with_counted_steps(config, lambda each: row_lengths(replace(stream, sampling=each), windows), windows)
+    return with_counted_steps(config, lambda each: row_lengths(replace(stream, sampling=each)), windows)
 
 
-def row_lengths(stream: StreamSettings, windows: int | None = None) -> RowLengths:
-    """Return the lengths of a stream's rows. `windows`: the most windows to count, such as those of an epoch."""
+def row_lengths(stream: StreamSettings) -> RowLengths:
+    """Return the lengths of a stream's rows."""
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
 
     def of_window(number: int) -> np.ndarray:
@@ -177,7 +177,7 @@ def row_lengths(stream: StreamSettings, windows: int | None = None) -> RowLength
         rows = window_rows(stream, tokenizer, train, *divmod(number, len(train)))
         return rows["ids"].combine_chunks().value_lengths().to_numpy()
 
-    return RowLengths(of_window, stream.corpus.folder, windows)
+    return RowLengths(of_window, stream.corpus.folder)
 
 
 def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, report: Report) -> Corpus:

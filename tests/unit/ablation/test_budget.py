@@ -1,5 +1,7 @@
 """Steps for equal tokens."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,20 +10,24 @@ import numpy as np
 import pytest
 
 from pipeline.ablation import budget
-from pipeline.ablation.budget import with_time_budget, with_token_budget
+from pipeline.ablation.budget import streams_of, with_time_budget, with_token_budget
 from pipeline.ablation.command import read_ablate
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
-from pipeline.config.data import Sampling, SingleSegment
+from pipeline.config.data import Sampling, SingleSegment, TwoCrops
 from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive, Replaced
 from pipeline.config.phases import TwoPhases
-from pipeline.config.training import Batch
+from pipeline.config.training import AdamW, Batch
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.errors import ConfigError
+from pipeline.optim.build import build_optimizer
+from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import counted_steps as counting
+from pipeline.train.checkpoint import State, save
 from pipeline.train.counted_steps import RowLengths, steps_for_tokens, tokens_of
 
 
@@ -142,9 +148,64 @@ def test_minutes_become_steps_by_a_short_run_of_each_variant() -> None:
     assert str(asked[-1].name).startswith("timing-cpu-2-threads-p-")
 
 
+@pytest.mark.parametrize("preset", ["encoder-xs", "modernbert-base"])
+def test_a_variant_with_longer_warm_ups_than_the_short_run_is_timed_without_them(preset: str) -> None:
+    timed: list[Pretrain] = []
+
+    def train(short: Pretrain, report: object) -> dict[str, object]:
+        timed.append(short)
+        return {"training_seconds": 6.0, "steps": short.steps}
+
+    variant = Variant(label="a", config=PRESETS[preset], preset=preset)
+    base = read_ablate(["dropout", "--minutes", "60"], "about")
+    (sized,) = with_time_budget([variant], base, train, lambda line: None)
+    (short,) = timed
+    assert sized.steps[0] == 36_000 and short.steps == 60
+    assert short.batch.warmup_steps == 0 and short.batch.rows_per_step == PRESETS[preset].batch.rows_per_step
+
+
 def test_a_budget_that_a_variant_cannot_have_is_refused_with_its_label(stream: StreamSettings, tmp_path: Path) -> None:
     slow = Pretrain(steps=500, batch=Batch(rows_per_step=8, rows_per_slot=4, warmup_steps=400, warmup_rows=4))
     slow = replace(slow, sampling=stream.sampling)
     variant = Variant(label="slow", config=slow, preset="p")
     with pytest.raises(ConfigError, match=r"^variant 'slow': batch.warmup_steps \(400\) must be at most"):
         with_token_budget(asked(100, "--seeds", "1"), [variant], [stream], str(tmp_path), lambda line: None)
+
+
+@pytest.fixture
+def published(
+    training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Pretrain], Pretrain]:
+    """Return the settings with a new model of these settings as config.init; streams are of the tiny corpus."""
+    monkeypatch.setattr(budget, "find_corpus", lambda *_: training.corpus)
+
+    def publish(config: Pretrain) -> Pretrain:
+        module = training.module(config)
+        folder = save(str(tmp_path), State(step=1), module, build_optimizer(AdamW(), module), tiny_vocabulary)
+        return replace(config, init=folder, output=str(tmp_path / "out"))
+
+    return publish
+
+
+@pytest.mark.parametrize("family_config", ["electra"], indirect=True)
+def test_variants_start_from_a_model_whose_generator_has_embeddings_of_its_own(
+    family_config: Pretrain, published: Callable[[Pretrain], Pretrain], tiny_vocabulary: Vocabulary
+) -> None:
+    own = published(replace(family_config, objective=Replaced(embedding_sharing="gradient-disentangled")))
+    (stream,) = streams_of([Variant(label="a", config=own, preset="p")], lambda line: None)
+    assert stream.vocabulary == tiny_vocabulary
+
+
+def test_tokens_of_the_prompts_of_init_are_counted(
+    tiny_config: Pretrain, published: Callable[[Pretrain], Pretrain], tmp_path: Path
+) -> None:
+    sampling = replace(tiny_config.sampling, pairs=TwoCrops())
+    given = published(replace(tiny_config, objective=Contrastive(), sampling=sampling))
+    prompts = {"prompts": {"query": "kar lond mip: ", "passage": "nest sul tam: "}}
+    Path(str(given.init), "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    bare = replace(given, sampling=replace(sampling, query_prompt="", document_prompt=""))
+    variants = [Variant(label=label, config=each, preset="p") for label, each in (("given", given), ("bare", bare))]
+    streams = streams_of(variants, lambda line: None)
+    assert [stream.sampling.prompts for stream in streams] == [("kar lond mip: ", "nest sul tam: "), ("", "")]
+    sized = with_token_budget(asked(9_999, "--seeds", "1"), variants, streams, str(tmp_path), lambda line: None)
+    assert sized[0].steps[0] < sized[1].steps[0]

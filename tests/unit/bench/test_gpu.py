@@ -5,9 +5,10 @@ import torch
 
 from pipeline.bench import gpu
 from pipeline.bench.cases import Case, automatic_rows
-from pipeline.bench.gpu import choice_beside_best, main
+from pipeline.bench.gpu import _config_of_training, choice_beside_best, main
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
+from pipeline.presets.table import PRESETS
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.automatic import FreeMemory
@@ -43,6 +44,16 @@ def test_the_chosen_slot_stands_beside_the_best() -> None:
         "600,000 tokens/s)"
     )
     assert choice_beside_best(32_768, 128, {}).endswith("32,768 tokens, which was not measured")
+
+
+def test_rows_of_any_length_and_slots_of_any_size_divide_into_slots() -> None:
+    h200 = FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000)
+    cases = [
+        Case(size="base", rows=1, length=length, lengths="full", attention_dropout=True) for length in (100, 200, 2_048)
+    ]
+    assert [automatic_rows(case, h200) for case in cases] == [320, 160, 16]
+    config = _config_of_training(PRESETS["bert-tiny"], 97, seconds=60, per_step=0.1)
+    assert config.batch.rows_per_step == 96
 
 
 def test_the_sizes_of_gpus_are_refused_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from pipeline.bench import train as bench_train
 from pipeline.bench.token_steps import with_steps_on
-from pipeline.bench.train import RESULT, _require_trainable, main, slots, train_on_tokens
+from pipeline.bench.train import RESULT, Rank, _require_trainable, _with_choices, main, slots, train_on_tokens
 from pipeline.command_line.stopping import TERMINATED
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain
@@ -23,6 +23,7 @@ from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive, Distilled
 from pipeline.config.phases import OnePhase, SeveralPhases, TwoPhases
 from pipeline.config.placement import Placement
+from pipeline.config.training import Batch
 from pipeline.corpus import token_file, token_file_saving
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file_saving import save_tokens
@@ -33,6 +34,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_window import EncodedWindow
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
+from pipeline.train.automatic import FreeMemory
 from tests.conftest import Training, of_family, tiers
 
 ROOT = Path(__file__).parents[3]
@@ -242,6 +244,18 @@ def test_more_processes_than_slots(
     monkeypatch.setenv("WORLD_SIZE", "5")
     with pytest.raises(ConfigError, match="torchrun started 5 processes, but a step has 4 slots"):
         train_on_tokens(replace(tiny_config, output=str(tmp_path)), tokens, print)
+
+
+def test_the_line_about_a_gpu_does_not_promise_that_a_bench_goes_on(
+    tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bench_train, "free_memory", lambda device: FreeMemory(gpu="NVIDIA H200", bytes=141_000_000_000, has_kernel=True)
+    )
+    lines: list[str] = []
+    config = replace(tiny_config, batch=Batch(rows_per_step=16))
+    _with_choices(config, Rank(rank=0, world=1, device=torch.device("cuda")), lines.append)
+    assert "batch.rows_per_slot auto: 16 rows" in lines[0] and "go on" not in lines[0] and "--workers" not in lines[0]
 
 
 def test_the_command_needs_a_file_of_tokens_which_tokens_does_not_name() -> None:

@@ -114,9 +114,10 @@ def test_a_run_is_read_to_the_length_that_it_was_trained_on(tiny_run: Path, tmp_
     recorded["identity"] |= {"sampling.maximum_length": 16}
     (tmp_path / "run.json").write_text(json.dumps(recorded))
     assert read_recipe(folder_of(str(tmp_path), 3)) == VectorRecipe(maximum_length=16)
-    recorded["identity"] |= {"sampling.exported_length": 24}
-    (tmp_path / "run.json").write_text(json.dumps(recorded))
-    assert read_recipe(folder_of(str(tmp_path), 3)) == VectorRecipe(maximum_length=24)
+    for wanted, read in ((24, 24), (64, recorded["identity"]["model.maximum_positions"])):
+        recorded["identity"] |= {"sampling.exported_length": wanted}
+        (tmp_path / "run.json").write_text(json.dumps(recorded))
+        assert read_recipe(folder_of(str(tmp_path), 3)) == VectorRecipe(maximum_length=read)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -135,6 +135,7 @@ def test_one_line_says_what_was_chosen_and_why() -> None:
         f"{needed:.1f} needed); placement.graphs auto: on; this run can go on with up to 1 worker; --workers 1..N "
         "leaves room for more"
     )
+    assert with_choices(BASE, None, H200, goes_on=False)[1] == line.partition("; this run can go on")[0]
     shared = str(with_choices(replace(BASE, workers=8), None, H200)[1])
     assert "32 rows of 128 tokens, so that each worker has a slot (" in shared
     assert "placement.graphs auto: off, they need all workers on one machine, or a network that takes" in shared

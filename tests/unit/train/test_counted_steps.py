@@ -102,6 +102,22 @@ def test_a_name_holds_tokens_and_epochs_as_given() -> None:
     assert default_name("p", Pretrain()) == "p-a9989148"
 
 
+def test_rows_that_are_drawn_anew_in_each_epoch_are_counted_in_each(
+    training: Training, tiny_config: Pretrain, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, output=str(tmp_path), batch=Batch(rows_per_step=2), epochs=20.0)
+    stream = StreamSettings(
+        corpus=training.corpus, vocabulary=training.vocabulary, sampling=config.sampling, batch=config.batch, seed=0
+    )
+    tokenizer, windows = CachedTokenizer(stream.vocabulary), stream.corpus.train
+    rows = [
+        sum(window_rows(stream, tokenizer, windows, epoch, number).num_rows for number in range(len(windows)))
+        for epoch in range(20)
+    ]
+    assert sum(rows) // 2 != 20 * rows[0] // 2
+    assert with_known_steps(config, stream, lambda line: None).steps == sum(rows) // 2
+
+
 def test_a_run_keeps_the_steps_that_it_began_with(training: Training, tiny_config: Pretrain, tmp_path: Path) -> None:
     config, lines = replace(tiny_config, output=str(tmp_path), epochs=1.0), list[str]()
     stream = StreamSettings(

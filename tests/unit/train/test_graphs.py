@@ -60,6 +60,16 @@ def test_a_filled_slot_has_the_losses_and_gradients_of_its_rows(preset: str, len
     )
 
 
+def test_a_slot_without_masked_tokens_adds_no_gradient() -> None:
+    batch = batches()[0]
+    batch = replace(batch, masked_positions_M=batch.masked_positions_M[:0], masked_labels_M=batch.masked_labels_M[:0])
+    module, autocast = module_of("roberta-tiny"), torch.autocast("cpu", enabled=False)
+    graphs = SlotGraphs(module, autocast, torch.device("cpu"), CAPACITY, records=False)
+    compute = StepContext(device=torch.device("cpu"), autocast=autocast, seed=0, graphs=graphs)
+    sums = backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=0)
+    assert sums == {"mlm": 0.0} and not any(parameter.grad.any() for parameter in module.parameters())
+
+
 def test_slots_have_few_sizes() -> None:
     """Rows of every mean length, and one row in place of eight."""
     sizes = set()

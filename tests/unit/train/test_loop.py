@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pipeline.batch import Batch, collate
+from pipeline.batch import Batch as Rows
+from pipeline.batch import collate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import BlockSparseAttention
-from pipeline.config.training import Checkpoints, Evaluation, Tracking
+from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, Lamb, Muon, StableAdamW, Tracking
 from pipeline.errors import ConfigError, DataError
 from pipeline.optim.build import build_optimizer
 from pipeline.saved import checkpoints
@@ -37,7 +38,7 @@ LOSSES = (
 Logged = dict[int, dict[str, float]]
 
 
-def counts_by_term(batch: Batch) -> dict[str, int]:
+def counts_by_term(batch: Rows) -> dict[str, int]:
     return {"mlm": batch.masked, "nsp": batch.sequences}
 
 
@@ -365,6 +366,23 @@ def test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt(
     dealt = gradients(training, without_dropout, sizes)
     for name, parameter in module.named_parameters():
         torch.testing.assert_close(dealt[name], parameter.grad, atol=1e-6, rtol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("chosen", [AdamW(), Lamb(), StableAdamW(), Muon()])
+@pytest.mark.parametrize("family_config", ["roberta", "electra"], indirect=True)
+def test_steps_without_masked_tokens_have_no_masked_loss_and_go_on(
+    training, family_config: Pretrain, tmp_path: Path, chosen: AdamW
+) -> None:
+    """Steps of one row, in which whole words may all be longer than what may be masked."""
+    config = replace(family_config, steps=4, batch=Batch(rows_per_step=1, rows_per_slot=1), optimizer=chosen)
+    blocks, logged = training.blocks(config)[:4], {}
+    for step in (0, 2):
+        for name in ("masked_positions", "masked_labels"):
+            place, kind = blocks[step].column_names.index(name), blocks[step].schema.field(name)
+            blocks[step] = blocks[step].set_column(place, kind, pa.array([[]], kind.type))
+    _, module = training.run(config, tmp_path, logged, iter(blocks))
+    assert [step for step in range(1, 5) if "train/mlm_loss" in logged[step]] == [2, 4]
+    assert all(parameter.isfinite().all() for parameter in module.parameters())
 
 
 def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) -> None:

@@ -41,6 +41,13 @@ def test_means_are_sums_over_counts_of_the_whole_interval() -> None:
     )
 
 
+def test_a_loss_that_counted_nothing_is_left_out() -> None:
+    meter = Meter(world=1)
+    meter.add(step(1, {"mlm": 0.0, "nsp": 2.0}, {"mlm": 0, "nsp": 4}, tokens=100))
+    metrics = training_metrics(meter.reduce())
+    assert metrics["train/nsp_loss"] == metrics["train/loss"] == 0.5 and "train/mlm_loss" not in metrics
+
+
 def test_an_interval_goes_on_where_a_checkpoint_cut_it() -> None:
     whole, first = Meter(world=1), Meter(world=1)
     for meter in (whole, first):
