@@ -86,13 +86,14 @@ command_of() {
 }
 
 launch() {
-    local ray
+    local ray client_port
     if listening; then
         fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"
     fi
     make_token
     delete_ray_folder
     ray=$(new_ray_folder)
+    client_port=$(free_port) # Ray always takes one, and another user's head has the usual one
     echo "$ray" | write_new ray-folder
     : | write_new log
     echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
@@ -101,10 +102,12 @@ launch() {
         umask "$users_umask"
         exec env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
             ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
-            --dashboard-agent-listen-port 0 --temp-dir "$ray" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
+            --dashboard-agent-listen-port 0 --ray-client-server-port "$client_port" --temp-dir "$ray" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
     ) &
     echo $! | write_new pid
 }
+
+free_port() { python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'; }
 
 # Ray writes its token so that all users of the machine can read it.
 make_token() {
