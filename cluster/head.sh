@@ -96,6 +96,7 @@ launch() {
     client_port=$(free_port) # Ray always takes one, and another user's head has the usual one
     echo "$ray" | write_new ray-folder
     : | write_new log
+    versions | write_new versions
     echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
     # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them.
     (
@@ -106,6 +107,8 @@ launch() {
     ) &
     echo $! | write_new pid
 }
+
+versions() { python -c 'import platform; from importlib.metadata import version; print(version("ray"), platform.python_version())'; }
 
 free_port() { python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'; }
 
@@ -119,7 +122,12 @@ make_token() {
 
 start() {
     own_folder "$folder"
-    running || launch
+    if running; then
+        [ "$(versions)" = "$(cat "$folder/versions" 2>/dev/null)" ] ||
+            fail "the running Ray head is of another Ray or Python, and no job could join it: make stop, then the same command again"
+    else
+        launch
+    fi
     for _ in $(seq 120); do
         if only_ours_listens && ray job list --address "$address" >/dev/null 2>&1; then return; fi
         kill -0 "$(cat "$folder/pid")" 2>/dev/null || fail "the Ray head did not start; its log is $folder/log"

@@ -1,6 +1,8 @@
 """cluster/head.sh where it refuses, before any Ray is started, and the words with which it starts one."""
 
+import importlib.metadata
 import os
+import platform
 import shlex
 import shutil
 import socket
@@ -154,3 +156,16 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_ray_client_gets_a_port_that_other_heads_do_not_take(copied: Path, tmp_path: Path) -> None:
     port = int(started(copied, tmp_path / "head")["--ray-client-server-port"])
     assert port > 1023 and port != 10001  # the default, which every other head takes
+
+
+def test_a_head_of_another_ray_is_not_used(copied: Path, tmp_path: Path) -> None:
+    process = pretend_running(folder := tmp_path / "head")
+    (folder / "versions").write_text("2.8.0 3.11.2\n")
+    assert refusal("start", folder, script=copied) == (
+        "the running Ray head is of another Ray or Python, and no job could join it: "
+        "make stop, then the same command again"
+    )
+    process.communicate(b"\n", timeout=60)
+    started(copied, folder)
+    versions = f"{importlib.metadata.version('ray')} {platform.python_version()}\n"
+    assert (folder / "versions").read_text() == versions
