@@ -67,6 +67,7 @@ new_ray_folder() {
 delete_ray_folder() {
     local last
     last=$(ray_folder)
+    rm -rf "$folder/spilled"
     case $last in
     "$folder/ray") rm -rf "$last" ;;
     /tmp/bertstream-head-??????/ray) if [ -O "$(dirname "$last")" ]; then rm -rf "$(dirname "$last")"; fi ;;
@@ -103,7 +104,8 @@ launch() {
         umask "$users_umask"
         exec env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
             ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
-            --dashboard-agent-listen-port 0 --ray-client-server-port "$client_port" --temp-dir "$ray" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
+            --dashboard-agent-listen-port 0 --ray-client-server-port "$client_port" --temp-dir "$ray" \
+            --object-spilling-directory "$folder/spilled" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
     ) &
     echo $! | write_new pid
 }

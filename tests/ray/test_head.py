@@ -66,6 +66,7 @@ def test_it_takes_jobs_beside_another_ray_and_stops(
         assert precious.read_text() == "mine" and not (folder / "log").is_symlink()
         rays = Path((folder / "ray-folder").read_text().strip())  # the folder's own name is too long for sockets
         assert rays.parent.parent == Path("/tmp") and mode(rays.parent) == mode(folder) == 0o700
+        assert (folder / "spilled").is_dir()
         token = Path.home() / ".ray" / "auth_token"
         assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
         assert set().union(*listening(int((folder / "pid").read_text())).values()) == {"127.0.0.1"}

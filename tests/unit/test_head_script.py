@@ -158,6 +158,15 @@ def test_ray_client_gets_a_port_that_other_heads_do_not_take(copied: Path, tmp_p
     assert port > 1023 and port != 10001  # the default, which every other head takes
 
 
+def test_objects_are_spilled_to_the_folder_of_the_head(copied: Path, tmp_path: Path) -> None:
+    spilled = tmp_path / "head" / "spilled"
+    spilled.mkdir(parents=True)
+    spilled.parent.chmod(0o700)
+    (spilled / "of-the-last-head").touch()
+    assert started(copied, spilled.parent)["--object-spilling-directory"] == str(spilled)
+    assert not spilled.exists()
+
+
 def test_a_head_of_another_ray_is_not_used(copied: Path, tmp_path: Path) -> None:
     process = pretend_running(folder := tmp_path / "head")
     (folder / "versions").write_text("2.8.0 3.11.2\n")
