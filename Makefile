@@ -110,7 +110,7 @@ clean: ## delete the virtual environment; runs and corpora in OUTPUT stay
 # Without an NVIDIA GPU the CPU build is tried first: the default build for Linux brings gigabytes of CUDA libraries.
 $(VENV)/.installed: pyproject.toml cluster/requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=…" >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned dependencies into $(VENV)"
 	@if ! command -v nvidia-smi >/dev/null; then \
 	    $(BIN)/pip install --quiet 'torch==$(TORCH)+cpu' $(addprefix --extra-index-url ,$(TORCH_INDEX)) 2>/dev/null \

@@ -67,6 +67,7 @@ new_ray_folder() {
 delete_ray_folder() {
     local last
     last=$(ray_folder)
+    rm -rf "$folder/spilled"
     case $last in
     "$folder/ray") rm -rf "$last" ;;
     /tmp/bertstream-head-??????/ray) if [ -O "$(dirname "$last")" ]; then rm -rf "$(dirname "$last")"; fi ;;
@@ -86,25 +87,32 @@ command_of() {
 }
 
 launch() {
-    local ray
+    local ray client_port
     if listening; then
         fail "port $port of 127.0.0.1 is taken by another program: stop it, or choose another with DASHBOARD_PORT=…"
     fi
     make_token
     delete_ray_folder
     ray=$(new_ray_folder)
+    client_port=$(free_port) # Ray always takes one, and another user's head has the usual one
     echo "$ray" | write_new ray-folder
     : | write_new log
+    versions | write_new versions
     echo "starting a Ray head on 127.0.0.1 (dashboard $address)"
     # A session of its own, so that Ctrl-C does not reach it; jobs get MLFLOW_TRACKING_URI from who submits them.
     (
         umask "$users_umask"
         exec env -u MLFLOW_TRACKING_URI python -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' \
             ray start --head --block --port 0 --node-ip-address 127.0.0.1 --dashboard-host 127.0.0.1 --dashboard-port "$port" \
-            --dashboard-agent-listen-port 0 --temp-dir "$ray" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
+            --dashboard-agent-listen-port 0 --ray-client-server-port "$client_port" --temp-dir "$ray" \
+            --object-spilling-directory "$folder/spilled" --disable-usage-stats >>"$folder/log" 2>&1 </dev/null
     ) &
     echo $! | write_new pid
 }
+
+versions() { python -c 'import platform; from importlib.metadata import version; print(version("ray"), platform.python_version())'; }
+
+free_port() { python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'; }
 
 # Ray writes its token so that all users of the machine can read it.
 make_token() {
@@ -116,7 +124,12 @@ make_token() {
 
 start() {
     own_folder "$folder"
-    running || launch
+    if running; then
+        [ "$(versions)" = "$(cat "$folder/versions" 2>/dev/null)" ] ||
+            fail "the running Ray head is of another Ray or Python, and no job could join it: make stop, then the same command again"
+    else
+        launch
+    fi
     for _ in $(seq 120); do
         if only_ours_listens && ray job list --address "$address" >/dev/null 2>&1; then return; fi
         kill -0 "$(cat "$folder/pid")" 2>/dev/null || fail "the Ray head did not start; its log is $folder/log"

@@ -129,6 +129,12 @@ def variables(document: dict) -> Iterator[Problem]:
 
 
 def commands(run: str) -> Iterator[Problem]:
-    """Yield a publicly reachable dashboard."""
+    """Yield a publicly reachable dashboard, and commands that SkyPilot's own Ray on every node does not go with."""
     if (host := re.search(r"--dashboard-host[= ](\S+)", run)) and host[1] != "127.0.0.1":
         yield "run", f"--dashboard-host={host[1]}; leave it out, and ssh -L 8265:127.0.0.1:8265"
+    for word, why in (
+        ("symmetric-run", "it refuses nodes where a Ray runs, and SkyPilot's does: ray start --block"),
+        ("stop", "it stops SkyPilot's Ray too: end your ray start --block with kill"),
+    ):
+        if re.search(rf"\bray {word}\b", run):
+            yield "run", f"ray {word}; {why}"

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from pipeline.command_line.exit_codes import job_main
 from pipeline.command_line.options import did_you_mean, nearest
@@ -29,12 +30,22 @@ def _run(words: Sequence[str]) -> int:
         choices = ", ".join(JOBS)
         print(f"error: job {words[0]} must be one of {choices}{did_you_mean(nearest(words[0], JOBS))}", file=sys.stderr)
         return 2
-    return importlib.import_module(f"pipeline.jobs.{words[0]}").main(words[1:])
+    return _job(words[0]).main(words[1:])
+
+
+def _job(name: str) -> ModuleType:
+    """Import a job, from the folder beside `pipeline` if that is a checkout, as in the working_dir of a Ray job."""
+    try:
+        return importlib.import_module(f"pipeline.jobs.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "pipeline.jobs":
+            raise
+        return importlib.import_module(f"jobs.{name}")
 
 
 def _usage() -> str:
     """Return the help of `bertstream`, with one line per job: the first line of the job's docstring."""
-    jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
+    jobs = {name: str(_job(name).__doc__).splitlines()[0] for name in JOBS}
     lines = [f"  {name:10}{line}" for name, line in jobs.items()]
     return "\n".join(
         ["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists a job's options."]

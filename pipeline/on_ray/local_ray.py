@@ -20,6 +20,7 @@ LONGEST_TEMPORARY = 103 - len(
 
 Operating systems limit the length of socket paths, and Ray's sockets are below this folder.
 """
+SHORT = f"a folder whose path has at most {LONGEST_TEMPORARY} bytes, such as /scratch"
 
 
 def make_token() -> None:
@@ -49,22 +50,31 @@ def make_token() -> None:
 def ray_folders(folders: ExitStack) -> tuple[Path, Path]:
     """Make a folder for Ray's temporary files and one for its spilled objects; `folders` deletes them when it closes.
 
-    Raises ConfigError if the system has no temporary folder, or if it cannot be written to.
+    Raises ConfigError if the system has no temporary folder, if it cannot be written to, or if RAY_TMPDIR is too long.
     """
     try:
         parent = _temporary_folder()
         return folders.enter_context(scratch_folder("ray", parent)), folders.enter_context(scratch_folder("spilled"))
     except OSError as error:  # its text names the folder
         raise ConfigError(
-            f"Ray needs a folder for temporary files: {error}; set TMPDIR or RAY_TMPDIR to a folder with free space "
-            "that you can write to"
+            f"Ray needs folders for temporary files: {error}; set RAY_TMPDIR to {SHORT}, and TMPDIR to any, with free "
+            "space, that you can write to"
         ) from error
 
 
 def _temporary_folder() -> Path:
-    """Return the folder in which `start` makes Ray's folder. Raises OSError if the system has no temporary folder."""
-    parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    return Path("/tmp") if len(os.fsencode(parent)) > LONGEST_TEMPORARY else parent
+    """Return the folder in which `start` makes Ray's folder: RAY_TMPDIR, else the system's, or /tmp if it is too long.
+
+    Raises OSError if the system has no temporary folder, and ConfigError if RAY_TMPDIR is too long.
+    """
+    chosen = os.environ.get("RAY_TMPDIR")
+    parent = Path(chosen or tempfile.gettempdir())
+    size = len(os.fsencode(parent))
+    if chosen and size > LONGEST_TEMPORARY:
+        raise ConfigError(
+            f"RAY_TMPDIR ({chosen}) has {size} bytes, too long for Ray's sockets: leave it out, or set it to {SHORT}"
+        )
+    return Path("/tmp") if size > LONGEST_TEMPORARY else parent
 
 
 def start_remedy() -> str:
@@ -73,6 +83,6 @@ def start_remedy() -> str:
     if free < LEAST_FREE:
         return (
             f"{_temporary_folder()} has {free / 1e6:.0f} MB of free space for Ray's temporary files: free more, or set "
-            "RAY_TMPDIR to another folder"
+            f"RAY_TMPDIR to {SHORT}"
         )
     return "run the same command again, if possible when the machine is less busy"

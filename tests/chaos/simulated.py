@@ -300,7 +300,7 @@ def compare(
 def job(name: str, *flags: str, tracking: Path, ray_folder: Path) -> subprocess.Popen[str]:
     """Start a job as a user would, with its own Ray."""
     environment = os.environ | {
-        "RAY_TMPDIR": str(ray_folder),
+        "TMPDIR": str(ray_folder),  # without the address file of a head of this machine
         "MLFLOW_TRACKING_URI": f"sqlite:///{tracking}/mlflow.db",
         "PYTHONUNBUFFERED": "1",
     }

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,17 @@ from tests.chaos.simulated import free_port
 from tests.ray.listening import listening
 
 HEAD = Path(__file__).parents[2] / "cluster" / "head.sh"
-AGENT = 52365
-"""Default port of a node's dashboard agent."""
+DEFAULT_PORTS = (52365, 10001)
+"""Those of a node's dashboard agent and of a head's server for Ray Client."""
 
 
 @pytest.fixture
-def agents_port_taken() -> Iterator[None]:
-    """Occupy the agent's port, as another Ray would, unless one does already."""
-    with socket.socket() as other:
-        try:
-            other.bind(("127.0.0.1", AGENT))
-            other.listen()
-        except OSError:
-            pass
+def default_ports_taken() -> Iterator[None]:
+    """Occupy the default ports, as another Ray would, unless one does already."""
+    with ExitStack() as others:
+        for port in DEFAULT_PORTS:
+            with suppress(OSError):
+                others.enter_context(socket.create_server(("127.0.0.1", port)))
         yield
 
 
@@ -47,7 +46,9 @@ def mode(file: Path) -> int:
     return stat.S_IMODE(file.stat().st_mode)
 
 
-def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray_folder: Path, tmp_path: Path) -> None:
+def test_it_takes_jobs_beside_another_ray_and_stops(
+    default_ports_taken: None, ray_folder: Path, tmp_path: Path
+) -> None:
     folder, precious = ray_folder / ("long" * 16), tmp_path / "precious"
     environment = os.environ | {"DASHBOARD_PORT": str(free_port()), "HEAD_FOLDER": str(folder)}
     precious.write_text("mine")
@@ -65,6 +66,7 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         assert precious.read_text() == "mine" and not (folder / "log").is_symlink()
         rays = Path((folder / "ray-folder").read_text().strip())  # the folder's own name is too long for sockets
         assert rays.parent.parent == Path("/tmp") and mode(rays.parent) == mode(folder) == 0o700
+        assert (folder / "spilled").is_dir()
         token = Path.home() / ".ray" / "auth_token"
         assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
         assert set().union(*listening(int((folder / "pid").read_text())).values()) == {"127.0.0.1"}

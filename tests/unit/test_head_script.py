@@ -1,7 +1,10 @@
-"""cluster/head.sh where it refuses, before any Ray is started."""
+"""cluster/head.sh where it refuses, before any Ray is started, and the words with which it starts one."""
 
+import importlib.metadata
 import os
+import platform
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,14 +17,14 @@ HEAD = Path(__file__).parents[2] / "cluster" / "head.sh"
 NOBODY = 65534
 
 
-def head(word: str, folder: Path | str, port: int = 1) -> subprocess.CompletedProcess:
-    environment = os.environ | {"HEAD_FOLDER": str(folder), "DASHBOARD_PORT": str(port)}
-    return subprocess.run([HEAD, *shlex.split(word)], env=environment, capture_output=True, text=True, timeout=60)
+def head(word: str, folder: Path | str, port: int = 1, script: Path = HEAD) -> subprocess.CompletedProcess:
+    environment = os.environ | {"HEAD_FOLDER": str(folder), "DASHBOARD_PORT": str(port), "RAY_AUTH_TOKEN": "a"}
+    return subprocess.run([script, *shlex.split(word)], env=environment, capture_output=True, text=True, timeout=60)
 
 
-def refusal(word: str, folder: Path | str, port: int = 1) -> str:
+def refusal(word: str, folder: Path | str, port: int = 1, script: Path = HEAD) -> str:
     """The one line of a command that ends with 2."""
-    done = head(word, folder, port)
+    done = head(word, folder, port, script)
     assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done
     return done.stderr.removeprefix("error: ").strip()
 
@@ -36,6 +39,29 @@ def listener() -> Iterator[socket.socket]:
 
 def port_of(server: socket.socket) -> int:
     return server.getsockname()[1]
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The script in a project whose `ray` prints its words and ends."""
+    programs = {"ray": '#!/bin/sh\necho "$@"\nexit 1\n', "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n'}
+    for name, text in programs.items():
+        program = tmp_path / "project" / ".venv" / "bin" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    (tmp_path / "project" / "cluster").mkdir()
+    return Path(shutil.copy(HEAD, tmp_path / "project" / "cluster"))
+
+
+def started(script: Path, folder: Path) -> dict[str, str]:
+    """{option: value} of the `ray start` of a head, which ends at once."""
+    assert refusal("start", folder, script=script) == f"the Ray head did not start; its log is {folder}/log"
+    closed = Path((folder / "ray-folder").read_text()).parent  # in /tmp where the name of the test's own is too long
+    if closed != folder:
+        shutil.rmtree(closed)
+    words = (folder / "log").read_text().split()
+    return {option: value for option, value in zip(words, words[1:], strict=False) if option.startswith("--")}
 
 
 def no_head(port: int) -> str:
@@ -125,3 +151,30 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path / "file" / "head", tmp_path / "file" / "deep" / "head"):
         message = refusal("start", folder)
         assert str(tmp_path / "file") in message and message.endswith(": choose another folder with HEAD_FOLDER=…")
+
+
+def test_ray_client_gets_a_port_that_other_heads_do_not_take(copied: Path, tmp_path: Path) -> None:
+    port = int(started(copied, tmp_path / "head")["--ray-client-server-port"])
+    assert port > 1023 and port != 10001  # the default, which every other head takes
+
+
+def test_objects_are_spilled_to_the_folder_of_the_head(copied: Path, tmp_path: Path) -> None:
+    spilled = tmp_path / "head" / "spilled"
+    spilled.mkdir(parents=True)
+    spilled.parent.chmod(0o700)
+    (spilled / "of-the-last-head").touch()
+    assert started(copied, spilled.parent)["--object-spilling-directory"] == str(spilled)
+    assert not spilled.exists()
+
+
+def test_a_head_of_another_ray_is_not_used(copied: Path, tmp_path: Path) -> None:
+    process = pretend_running(folder := tmp_path / "head")
+    (folder / "versions").write_text("2.8.0 3.11.2\n")
+    assert refusal("start", folder, script=copied) == (
+        "the running Ray head is of another Ray or Python, and no job could join it: "
+        "make stop, then the same command again"
+    )
+    process.communicate(b"\n", timeout=60)
+    started(copied, folder)
+    versions = f"{importlib.metadata.version('ray')} {platform.python_version()}\n"
+    assert (folder / "versions").read_text() == versions

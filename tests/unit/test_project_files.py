@@ -1,7 +1,8 @@
-"""Files that other programs read: the citation, GitHub's workflow and forms for issues."""
+"""Files that other programs read: the citation, GitHub's workflow and forms for issues, the Makefile."""
 
 import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,19 @@ def test_forms_for_issues_ask_for_the_command() -> None:
         fields = {field["id"]: field["validations"]["required"] for field in content["body"] if "validations" in field}
         assert content["name"] and content["description"] and fields[first]
     assert read_yaml(".github/ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": True}
+
+
+def test_a_virtual_environment_without_pip_is_made_again(tmp_path: Path) -> None:
+    def write_program(path: str, text: str) -> Path:
+        (program := tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        return program
+
+    for needed in ("pyproject.toml", "cluster/requirements.txt", ".venv/bin/python"):
+        write_program(needed, "exit 0")
+    made = 'test "$1 $2" != "-m venv" || { printf "#!/bin/sh\\n" > $3/bin/pip; chmod +x $3/bin/pip; }'
+    python = write_program("python", made)
+    make = ["make", "-f", str(ROOT / "Makefile"), ".venv/.installed", f"PYTHON={python}"]
+    done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / ".venv/.installed").exists(), done.stderr

@@ -1,5 +1,6 @@
 """The files that a node or an image gets are enough to install the package."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -42,3 +43,15 @@ def test_the_files_on_a_node_are_enough_to_install_the_package(files: dict[str, 
     done = subprocess.run([sys.executable, "-c", METADATA], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.glob("bertstream-*.dist-info/METADATA"))
+
+
+@pytest.mark.parametrize("name", ["aws.yaml", "gcp.yaml"])
+def test_a_module_that_an_upgrade_deletes_is_not_installed_again(name: str, tmp_path: Path) -> None:
+    commands = yaml.safe_load((ROOT / "cluster" / name).read_text())["setup_commands"]
+    copy = commands[-1].partition(" && pip install ")[0].replace("/mnt/", f"{tmp_path}/mnt/")
+    (tmp_path / MOUNT[1:]).mkdir(parents=True)
+    deleted = tmp_path / "bertstream/build/lib/pipeline/deleted.py"
+    deleted.parent.mkdir(parents=True)
+    deleted.touch()
+    subprocess.run(["bash", "-c", copy], env=os.environ | {"HOME": str(tmp_path)}, check=True)
+    assert (tmp_path / "bertstream").is_dir() and not deleted.exists()

@@ -62,6 +62,14 @@ WRONG: list[tuple[Change, str]] = [
         lambda task: task.update(run="ray start --head --dashboard-host=0.0.0.0"),
         "run: --dashboard-host=0.0.0.0; leave it out, and ssh -L 8265:127.0.0.1:8265",
     ),
+    (
+        lambda task: task.update(run="ray symmetric-run --address head:6379 -- python jobs/pretrain.py"),
+        "run: ray symmetric-run; it refuses nodes where a Ray runs, and SkyPilot's does: ray start --block",
+    ),
+    (
+        lambda task: task.update(run="ray start --head; python jobs/pretrain.py; ray stop"),
+        "run: ray stop; it stops SkyPilot's Ray too: end your ray start --block with kill",
+    ),
 ]
 
 
@@ -72,7 +80,7 @@ def test_one_wrong_thing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_its_job_is_a_job_of_this_project(capsys: pytest.CaptureFixture[str]) -> None:
     run = yaml.safe_load((ROOT / "cluster/sky.yaml").read_text())["run"]
-    words = shlex.split(run[run.index(" -- ") :].replace("\\\n", " "))[1:]
+    words = shlex.split(run[run.index("python jobs/") :])
     assert words[:2] == ["python", "jobs/pretrain.py"]
     assert pretrain.main([*words[2:], "--show"]) == 0
     assert "$CORPUS" in capsys.readouterr().out  # the nodes' shell puts it in

@@ -371,12 +371,13 @@ def ray_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ray"
 
 
-def test_a_start_of_ray_that_fails_is_one_line(ray_tmpdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_of_ray_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def timed_out(**_: object) -> None:
         raise Exception("The current node timed out during startup.\nSee the logs.")  # as Ray does
 
-    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE"):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_TMPDIR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pipeline.on_ray.cluster.local_head_address", lambda: None)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("ray.init", timed_out)
     with pytest.raises(ConfigError) as refused:
@@ -427,18 +428,28 @@ def test_a_home_that_cannot_hold_the_token_is_named(
     )
 
 
-def test_a_folder_for_temporary_files_that_is_missing_or_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", "/absent")
-    with ExitStack() as folders, pytest.raises(ConfigError) as refused:
-        ray_folders(folders)
-    assert str(refused.value) == (
-        "Ray needs a folder for temporary files: [Errno 2] No such file or directory: '/absent'; set "
-        "TMPDIR or RAY_TMPDIR to a folder with free space that you can write to"
+def test_a_folder_for_temporary_files_that_is_missing_too_long_or_full_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = "a folder whose path has at most 9 bytes, such as /scratch"
+
+    def refused(folder: str) -> str:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        with ExitStack() as folders, pytest.raises(ConfigError) as refused:
+            ray_folders(folders)
+        return str(refused.value)
+
+    assert refused("/absent") == (
+        "Ray needs folders for temporary files: [Errno 2] No such file or directory: '/absent'; set RAY_TMPDIR to "
+        f"{short}, and TMPDIR to any, with free space, that you can write to"
+    )
+    assert refused("/scratch/é") == (
+        f"RAY_TMPDIR (/scratch/é) has 11 bytes, too long for Ray's sockets: leave it out, or set it to {short}"
     )
     monkeypatch.setenv("RAY_TMPDIR", "/tmp")
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=7_000_000))
     assert start_remedy() == (
-        "/tmp has 7 MB of free space for Ray's temporary files: free more, or set RAY_TMPDIR to another folder"
+        f"/tmp has 7 MB of free space for Ray's temporary files: free more, or set RAY_TMPDIR to {short}"
     )
 
 
