@@ -301,6 +301,7 @@ def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
     tuned, uses, recipe = loaded.tuned, _uses_of(loaded), loaded.recipe
     vectors = "embed" in uses
     whole = config.limits.length or config.batching.tokens
+    lengths: dict[Use, int] = {"embed": loaded.embedding_length, "fill": loaded.settings.maximum_positions}
     return ServedDescription(
         checkpoint=loaded.location,
         name=config.model_name,
@@ -309,8 +310,7 @@ def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
         digest=digest_of(loaded),
         precision=_precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
         maximum_length=whole if _splits(loaded) else _length(loaded),
-        embed_length=min(config.limits.length or loaded.embedding_length, loaded.embedding_length),
-        fill_length=min(config.limits.length or loaded.settings.maximum_positions, loaded.settings.maximum_positions),
+        lengths={use: min(config.limits.length or length, length) for use, length in lengths.items()},
         splits=_splits(loaded),
         paired=None if tuned is None or DIGEST in tuned.about.lineage else takes_pairs(tuned.about.task),
         tokenizer=loaded.tokenizer.to_str(),

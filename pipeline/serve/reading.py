@@ -40,10 +40,8 @@ class RequestReader:
                     raise invalid(f"{name(number, part)} is empty: give a text", 400)
         self._require_paired(use, rows, name)
         lengths = self._lengths([before + row for row in rows] if before else rows, name)
-        described = self.described
-        lengths_of: dict[Use, int] = {"embed": described.embed_length, "fill": described.fill_length}
-        longest = lengths_of.get(use, described.maximum_length)
-        splits = described.splits and use != "embed"
+        longest = self.described.lengths.get(use, self.described.maximum_length)
+        splits = self.described.splits and use != "embed"
         shortens = not splits and (self.limits.truncate if truncate is None else truncate)
         if not shortens and max(lengths) > longest:
             number = next(index for index, length in enumerate(lengths) if length > longest)

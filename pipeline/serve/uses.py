@@ -1,6 +1,6 @@
 """Uses of a served model, its description, and the rows of one request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,10 +114,8 @@ class ServedDescription:
     precision: str
     maximum_length: int
     """Tokens per text."""
-    embed_length: int
-    """Tokens per text whose vector is asked for, which is never split."""
-    fill_length: int
-    """Tokens per text with mask tokens."""
+    lengths: Mapping[Use, int]
+    """The same for the uses that never split texts: embed and fill."""
     splits: bool
     """Whether longer texts are split rather than truncated; then maximum_length limits the whole text."""
     paired: bool | None
