@@ -129,6 +129,11 @@ def test_a_web_archive_is_recognised_and_its_members_are_one_stream(tmp_path: Pa
     )
 
 
+def test_an_address_in_another_encoding_can_be_written():
+    archive = "WARC/1.0\nWARC-Type: conversion\nWARC-Target-URI: http://a.example/caf\xe9\n\nOne.\n".encode("latin-1")
+    assert [item.id for item in read_warc(opened(archive))] == ["f:0:http://a.example/caf?"]
+
+
 def test_text_before_the_first_record_of_a_web_archive_is_broken():
     assert read(read_warc, "lost\n\nWARC/1.0\nWARC-Type: conversion\n\nOne.\n") == [
         ("f:0", "broken record", "lost"),
