@@ -308,6 +308,14 @@ def test_compressed_files_and_what_is_left_of_truncated_and_damaged_ones(tmp_pat
     assert documents_of(path)[1] == {"damaged file": 1}
 
 
+def test_the_reason_of_damage_is_kept(tmp_path: Path):
+    """A frame with one block, whose window of 256 MiB is above the limit of the decompressor."""
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\x90\x29\x00\x00One.\n")
+    (file,) = list_files(parse(str(tmp_path / "a.zst")))
+    (item,) = file_documents(file, Preparation())
+    assert item.reason == "damaged file" and "too much memory" in item.sample
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_small_truncated_file_keeps_what_can_be_read(tmp_path: Path, compress: Callable[[bytes], bytes]):
     suffix = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[compress]
