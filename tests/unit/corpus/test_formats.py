@@ -4,6 +4,8 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import smart_open
 from hypothesis import given
@@ -328,6 +330,12 @@ def test_a_small_truncated_file_keeps_what_can_be_read(tmp_path: Path, compress:
 def test_several_compressed_streams_in_one_file_are_read_as_one(tmp_path: Path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(b"One.\n") + bz2.compress(b"Two.\n"))
     assert documents_of(tmp_path / "a.bz2")[0] == ["One.\nTwo."]
+
+
+def test_a_column_of_lists_of_lists_is_no_text(tmp_path: Path):
+    pq.write_table(pa.table({"text": [[["One."], ["Two."]]], "other": ["Three."]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="a.parquet"):
+        documents_of(tmp_path / "a.parquet")
 
 
 def test_binary_files_are_counted_and_a_forced_format_is_obeyed(tmp_path: Path):
