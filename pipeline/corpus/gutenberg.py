@@ -119,7 +119,7 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
     """
     text = lines(file.blocks)
     title = file.name.rsplit("/", 1)[-1]
-    header = _first_header(text)
+    header: Header | None = _header(text, [])
     number = 0
     while header is not None:
         id = f"{file.name}:{number}" if number else file.name
@@ -132,13 +132,14 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
         number += 1
 
 
-def _first_header(text: Iterator[str]) -> Header:
-    """Return the header of a file's first book. The header ends with the last line that ends a licence.
+def _header(text: Iterator[str], before: list[str]) -> Header:
+    """Return the header of a book, which ends with the last line that ends a licence.
 
-    Without such a line, the header is empty.
+    `before` has the lines up to the first such line, as far as they were already read. Without such a line, the header
+    is empty.
     """
-    held: list[str] = []
-    end = 0
+    held = [*before]
+    end = len(held)
     for line in _next_lines(text, HEADER_LINES):
         held.append(line)
         if START.match(line) or SMALL_PRINT_END.match(line):
@@ -167,8 +168,9 @@ def _next_header(text: Iterator[str]) -> Header | None:
     held: deque[str] = deque(maxlen=HEADER_LINES)
     for line in text:
         held.append(line[:LONGEST_LINE])
-        if START.match(line):
-            return _parse_header(list(held), [])
+        if START.match(line) or SMALL_PRINT_END.match(line):
+            header = _header(text, list(held))
+            return header if any(map(str.strip, header.body)) else None
     return None
 
 

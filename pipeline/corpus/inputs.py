@@ -10,6 +10,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.files.listing import StoredFile, files_at
 from pipeline.wikipedia.dump import is_dump
 from pipeline.wikipedia.dump_ranges import byte_ranges, is_bz2, read_dump_head
+from pipeline.wikipedia.multistream import index_beside
 
 DUMP = "wikipedia-dump"
 RANGE_BYTES = 8_000_000
@@ -49,17 +50,16 @@ def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[in
 
 
 def list_files(source: Source, setting: str = "corpus") -> list[InputFile]:
-    """Return the files of a source, sorted by name.
+    """Return the files of a source, sorted by name. The index of a listed multistream dump is left out.
 
     Raises ConfigError if the source has no files, and DataError if its location cannot be read. Both messages begin
     with `setting`, the name of the user's setting.
     """
     if source.location == BUILTIN:
         return _builtin_files(source)
-    return [
-        _input_file(source, file)
-        for file in files_at(source.location, f"{setting} {source.spec}", f"{BUILTIN}, a path, a pattern or a URL")
-    ]
+    files = files_at(source.location, f"{setting} {source.spec}", f"{BUILTIN}, a path, a pattern or a URL")
+    indexes = {index_beside(file.location) for file in files}
+    return [_input_file(source, file) for file in files if file.location not in indexes]
 
 
 def _input_file(source: Source, file: StoredFile) -> InputFile:

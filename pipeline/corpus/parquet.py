@@ -146,12 +146,10 @@ def _text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
 
 
 def _value_type(type: pa.DataType) -> pa.DataType:
-    """Return the innermost value type of a dictionary or list type."""
-    return (
-        _value_type(type.value_type)
-        if kinds.is_dictionary(type) or kinds.is_list(type) or kinds.is_large_list(type)
-        else type
-    )
+    """Return the type of the values of a list, a dictionary or a list of dictionaries; lists of lists give a list."""
+    if kinds.is_list(type) or kinds.is_large_list(type):
+        type = type.value_type
+    return type.value_type if kinds.is_dictionary(type) else type
 
 
 def _is_string(type: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, recognise
 from pipeline.corpus.inputs import InputFile
 from pipeline.corpus.part_tables import KEY_BYTES, SketchedRow, parquet, part_tables
 from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
-from pipeline.errors import DataError
+from pipeline.errors import BadRow, DataError
 from pipeline.files import storage
 from pipeline.files.opening import (
     EXPANSION_LIMIT,
@@ -258,7 +258,7 @@ def file_records(
         opened = Opened(
             location=file.location, name=file.name, blocks=contents, column=file.column, language=file.language
         )
-        for record in _read(file, FORMATS[str(format)], opened):
+        for record in _read(file, FORMATS[str(format)], opened, damage):
             if not (
                 damage and isinstance(record, Dropped) and record.reason == "truncated file"
             ):  # `damage` already reports the truncation
@@ -266,10 +266,11 @@ def file_records(
     yield from damage
 
 
-def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Pair | Dropped]:
+def _read(file: InputFile, format: Format, opened: Opened, damage: list[Dropped]) -> Iterator[Record | Pair | Dropped]:
     """Yield the records of an opened file; drop a table that has no text column.
 
-    Raises DataError for such a table if the user named exactly this file, its format or its column.
+    Raises DataError for such a table if the user named exactly this file, its format or its column, and for a row with
+    an open quote, unless the file ended there because of `damage`.
     """
     try:
         yield from format.read(opened)
@@ -277,6 +278,9 @@ def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | 
         if file.format or file.column or _is_named(file):
             raise DataError(str(error)) from error
         yield dropped(file.name, "no text column", str(error))
+    except BadRow:
+        if not damage:
+            raise
 
 
 def _drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:

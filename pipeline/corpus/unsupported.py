@@ -16,7 +16,8 @@ BLANK = b"\xef\xbb\xbf \t\r\n"
 """Byte order mark and white space, which may come before the content."""
 HTML_NAMES = (".html", ".htm", ".xhtml")
 HTML = re.compile(
-    rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)", re.I | re.S
+    rb"(?:<\?xml[^>]*>\s*)?(?:<!--(?:[^-]++|-(?!->))*+-->\s*+)*+<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)",
+    re.I,
 )
 XML_NAMES = (".xml", ".tei", ".svg", ".rss", ".atom", ".rdf", ".xsl", ".fb2", ".xlf", ".xliff", ".tmx")
 DECLARATION = re.compile(rb"<\?xml\s+version\s*=|<!DOCTYPE\s", re.IGNORECASE)

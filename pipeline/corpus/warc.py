@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.files.opening import Opened, lines
-from pipeline.text.documents import Dropped, Record, dropped
+from pipeline.text.documents import Dropped, Record, dropped, one_line
 from pipeline.text.sentences import is_language_code
 
 BOM = b"\xef\xbb\xbf"
@@ -68,7 +68,7 @@ def read_warc(file: Opened) -> Iterator[Record | Dropped]:
         kind = found.fields.get("warc-type", "").lower()
         if found.sound and kind in WITHOUT_PAGES:
             continue
-        address = found.fields.get("warc-target-uri", "").strip("<>")
+        address = one_line(found.fields.get("warc-target-uri", "").strip("<>"))
         id = f"{file.name}:{number}:{address}" if address else f"{file.name}:{number}"
         if not found.sound or kind not in WITH_PAGES:
             yield dropped(id, "broken record", " ".join(found.body[:1]).strip())

@@ -93,15 +93,18 @@ def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[s
 def _walk(root: str) -> Iterator[str]:
     """Yield the paths of files below a local folder; links are followed, but no folder is read twice."""
     seen: set[str] = set()
-    for folder, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unreadable):
-        real = os.path.realpath(folder)
-        if real in seen:
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # visit a folder before links to it
-        yield from (f"{folder.rstrip('/')}/{name}" for name in names)
+    roots = [root]
+    for start in roots:  # links are added on the way, so that a folder is visited before all links to it
+        for folder, folders, names in os.walk(start, onerror=_refuse_unreadable):
+            real = os.path.realpath(folder)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            paths = [f"{folder.rstrip('/')}/{name}" for name in folders]
+            roots += filter(os.path.islink, paths)
+            yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
 def _refuse_unreadable(error: OSError) -> None:

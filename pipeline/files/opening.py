@@ -157,7 +157,7 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
         except EOFError as error:
             raise CutOff from error
         except Exception as error:  # each compression raises its own types
-            raise Damaged from error
+            raise Damaged(storage.first_line(error)) from error
 
 
 def refuse_expansion(size: int, stored: int, limit: int) -> None:

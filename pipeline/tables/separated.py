@@ -41,8 +41,9 @@ def csv_fields(
     """Yield (number of the first line, fields) of each non-blank row of RFC 4180 CSV, the header included.
 
     Double quotes surround fields that hold separators or line ends (LF, CR LF or CR). Unless `separator` is given, the
-    first non-blank line gives it: a line that names it, which is skipped, or the header. In place of a row with broken
-    quotes, or with a field of more than `longest` characters, yield the error.
+    first non-blank line gives it: a line that names it, which is skipped, or the header. In place of a line with broken
+    quotes, or with a field of more than `longest` characters, yield the error. Raise it if more than one line was read:
+    after an open quote, the rest of a file may stand in one field.
     """
     csv.field_size_limit(longest)  # the default of 131,072 characters is too small for long texts
     lines, skipped = _at_line_ends(lines), 0
@@ -61,14 +62,14 @@ def csv_fields(
         try:
             fields = next(rows, None)
         except csv.Error as error:
-            yield (
-                line,
-                BadRow(
-                    f"{location}:{line}: quotes are broken in the row that begins here ({error}); "
-                    "double the quotes within a text and enclose it in quotes",
-                    "broken-quotes",
-                ),
+            broken = BadRow(
+                f"{location}:{line}: quotes are broken in the row that begins here ({error}); "
+                "double the quotes within a text and enclose it in quotes",
+                "broken-quotes",
             )
+            if skipped + rows.line_num > line:
+                raise broken from error
+            yield line, broken
             continue
         if fields is None:
             return

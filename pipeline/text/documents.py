@@ -1,10 +1,12 @@
 """Turn a raw record into documents of bounded length, or drop it with a named reason."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
+from unicodedata import category
 
 Reason = Literal[
     "bibliography not text",  # BibTeX or RIS: fields of references, not sentences
@@ -174,7 +176,7 @@ def length(text: str) -> int:
 
 def _piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
     """Return one piece of a record as a document, or a Dropped if its share of letters is below `minimum_letters`."""
-    if letters_share(text) < minimum_letters:
+    if letters_share(text, minimum_letters) < minimum_letters:
         return dropped(id, "not language", text)
     return Document(
         id=id,
@@ -203,12 +205,16 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def letters_share(text: str) -> float:
+def letters_share(text: str, enough: float = 1.0) -> float:
     """Return the share of letters among non-space characters, 0 to 1.
 
-    Combining marks, such as vowels in Hindi, are characters but not letters.
+    Combining marks, such as vowels in Burmese, are letters too. They are counted only if the share without them is
+    below `enough`, because counting them is slow.
     """
-    return sum(map(len, LETTERS.findall(text))) / max(1, sum(map(len, text.split())))
+    letters, characters = sum(map(len, LETTERS.findall(text))), max(1, sum(map(len, text.split())))
+    if letters / characters < enough and not text.isascii():
+        letters += sum(count for character, count in Counter(text).items() if category(character).startswith("M"))
+    return letters / characters
 
 
 def one_line(text: str) -> str:

@@ -153,7 +153,8 @@ def _learn_unigram(counts: pa.Table, size: int, before: list[str], after: list[s
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
     trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token=unknown, show_progress=False)
     scored = json.loads(_train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
-    pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in scored[len(reserved) :]})
+    learnt = {piece: round(score, SCORE_DIGITS) for piece, score in scored if piece not in reserved}
+    pieces = sort_rarest_scores(learnt)
     ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
     named = [[(name, 0.0) for name in names] for names in (before, after)]
     return Unigram([*named[0], *ordered, *named[1]], unk_id=before.index(unknown))

@@ -18,13 +18,19 @@ OFFSET = re.compile(r"(\d{1,18}):")
 REMEDY = "delete the index, or download the index of this dump"
 
 
+def index_beside(location: str) -> str | None:
+    """Return where a dump's index would be; None if `location` does not have the file name of a multistream dump."""
+    index = NAME.sub(r"multistream-index\1.txt\2.bz2", location)
+    return None if index == location else index
+
+
 def index_location(location: str) -> str | None:
     """Return the location of a dump's index.
 
     Returns None if there is no index, or if `location` does not have the file name of a multistream dump.
     """
-    index = NAME.sub(r"multistream-index\1.txt\2.bz2", location)
-    if index == location:
+    index = index_beside(location)
+    if index is None:
         return None
     if not location.startswith(WEB):
         return index if storage.exists(index) else None

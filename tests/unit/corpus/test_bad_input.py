@@ -315,6 +315,7 @@ def test_what_is_nearly_one_of_those_is_read(tmp_path: Path):
         ("a.txt", b"[Illustration] and {more}"),
         ("b.json", b'{"broken\n{"text": "One."}\n'),
         ("c.txt", b"<htmlx> is no page"),
+        ("comments.txt", b"<!-- a -->\n" * 200 + b"Text."),
         ("d.txt", b"a,b\nc,d"),
     ):
         (tmp_path / name).write_bytes(content)

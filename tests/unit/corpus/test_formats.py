@@ -4,6 +4,8 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import smart_open
 from hypothesis import given
@@ -127,6 +129,11 @@ def test_a_web_archive_is_recognised_and_its_members_are_one_stream(tmp_path: Pa
         ["Eine Seite.\nWARC/1.0\nMehr Text.", "A text."],
         {"web page not text": 1},
     )
+
+
+def test_an_address_in_another_encoding_can_be_written():
+    archive = "WARC/1.0\nWARC-Type: conversion\nWARC-Target-URI: http://a.example/caf\xe9\n\nOne.\n".encode("latin-1")
+    assert [item.id for item in read_warc(opened(archive))] == ["f:0:http://a.example/caf?"]
 
 
 def test_text_before_the_first_record_of_a_web_archive_is_broken():
@@ -303,6 +310,14 @@ def test_compressed_files_and_what_is_left_of_truncated_and_damaged_ones(tmp_pat
     assert documents_of(path)[1] == {"damaged file": 1}
 
 
+def test_the_reason_of_damage_is_kept(tmp_path: Path):
+    """A frame with one block, whose window of 256 MiB is above the limit of the decompressor."""
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\x90\x29\x00\x00One.\n")
+    (file,) = list_files(parse(str(tmp_path / "a.zst")))
+    (item,) = file_documents(file, Preparation())
+    assert item.reason == "damaged file" and "too much memory" in item.sample
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_small_truncated_file_keeps_what_can_be_read(tmp_path: Path, compress: Callable[[bytes], bytes]):
     suffix = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[compress]
@@ -315,6 +330,12 @@ def test_a_small_truncated_file_keeps_what_can_be_read(tmp_path: Path, compress:
 def test_several_compressed_streams_in_one_file_are_read_as_one(tmp_path: Path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(b"One.\n") + bz2.compress(b"Two.\n"))
     assert documents_of(tmp_path / "a.bz2")[0] == ["One.\nTwo."]
+
+
+def test_a_column_of_lists_of_lists_is_no_text(tmp_path: Path):
+    pq.write_table(pa.table({"text": [[["One."], ["Two."]]], "other": ["Three."]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="a.parquet"):
+        documents_of(tmp_path / "a.parquet")
 
 
 def test_binary_files_are_counted_and_a_forced_format_is_obeyed(tmp_path: Path):

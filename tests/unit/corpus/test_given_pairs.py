@@ -83,8 +83,21 @@ def test_what_is_dropped(tmp_path: Path) -> None:
         [(":7#0", ["a", "b", "n"])],
         {"broken record": 3, "empty": 3, "not UTF-8": 1, "file not UTF-8": 1},
     )
-    table = write(tmp_path / "a.csv", "query,positive", "a,b,c", '"a"x,b', "a,b", '"a,b')
-    assert read(table) == ([(":2#0", ["a", "b"])], {"broken record": 3})
+    table = write(tmp_path / "a.csv", "query,positive", "a,b,c", '"a"x,b', "a,b")
+    assert read(table) == ([(":2#0", ["a", "b"])], {"broken record": 2})
+
+
+def test_an_open_quote_that_takes_more_than_its_line_is_refused(tmp_path: Path) -> None:
+    for before, rows in ((["query,positive"], ['"a,b', "c,d"]), (["", "query,positive"], ['"a,b', '"c",d', "e,f"])):
+        path = write(tmp_path / "a.csv", *before, "a,b", *rows)
+        with pytest.raises(DataError, match=rf"^{path}:{len(before) + 2}: quotes are broken in the row that begins "):
+            read(path)
+
+
+def test_a_truncated_table_may_end_within_quotes(tmp_path: Path) -> None:
+    table = 'query,positive\n"a","b"\n"' + "".join(f"{number}\n" for number in range(20_000))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(table.encode())[:-9])
+    assert read(tmp_path / "a.csv.gz") == ([(":0#0", ["a", "b"])], {"truncated file": 1})
 
 
 def test_long_texts_are_truncated_and_equal_second_texts_have_one_parent(tmp_path: Path) -> None:

@@ -116,6 +116,18 @@ def test_several_books_in_one_file_are_several_records():
     ]
 
 
+def test_a_later_book_with_the_older_licence_is_a_record():
+    small_print = (
+        "***START**THE SMALL PRINT!**START***\n\n*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*"
+    )
+    older = f"\n\nTitle: Older\n\n{small_print}\n\n{PROSE}\n\nEnd of The Project Gutenberg Etext of Older\n"
+    books = [("A Book With a Second Line", [JOINED]), ("Older", [JOINED]), ("A Book With a Second Line", [JOINED])]
+    assert [(title, paragraphs) for _, title, _, paragraphs in read(MODERN + older + MODERN)] == books
+    unfollowed = read(MODERN + small_print + "\n\n" + MODERN)
+    assert [(title, paragraphs) for _, title, _, paragraphs in unfollowed] == books[::2]
+    assert len(read(MODERN + small_print + "\n\n")) == 1
+
+
 def test_truncated_books_and_books_without_licence_are_kept():
     assert read(MODERN[: MODERN.index("*** END")])[0][3] == [JOINED]
     assert read(PROSE) == [("x/b.txt", "b.txt", None, [JOINED])]

@@ -120,6 +120,23 @@ def test_a_folder_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest
         names(folder)
 
 
+def test_a_folder_is_read_by_its_own_name_before_a_link_to_it(tmp_path: Path):
+    (tmp_path / "b" / "train").mkdir(parents=True)
+    (tmp_path / "b" / "train" / "x.txt").write_text("text")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "b" / "train")
+    assert names(tmp_path) == names(f"{tmp_path}/*/train/*.txt") == ["b/train/x.txt"]
+
+
+def test_the_index_of_a_dump_in_the_same_folder_is_not_read(tmp_path: Path):
+    dumps = ("de-pages-articles-multistream.xml.bz2", "de-pages-articles-multistream1.xml-p1p9.bz2")
+    indexes = ("de-pages-articles-multistream-index.txt.bz2", "de-pages-articles-multistream-index1.txt-p1p9.bz2")
+    for name in (*dumps, *indexes, "fr-pages-articles-multistream-index.txt.bz2"):
+        (tmp_path / name).touch()
+    assert names(tmp_path) == [*dumps, "fr-pages-articles-multistream-index.txt.bz2"]
+    assert names(tmp_path / indexes[0]) == [indexes[0]]
+
+
 def test_a_folder_is_read_recursively_without_hidden_files(folder: Path):
     assert names(folder) == ["a.txt.gz", "b.txt", "sub/a.txt", "sub/deep/c.txt"]
     assert names(f"{folder}/b.txt") == ["b.txt"]

@@ -136,6 +136,13 @@ def test_tables_and_symbols_are_no_language():
     assert kept("One, two.", 0.5) and kept("これは文です。", 0.5) and kept("यह एक वाक्य है।", 0.5)
 
 
+def test_combining_marks_are_letters_of_a_language():
+    assert letters_share("মা 1") == letters_share("মা 1", 0.5) == 2 / 3 and letters_share("মা 1", 0.3) == 1 / 3
+    for text in ("မြန်မာနိုင်ငံသည် ရှည်သည်။", "ၶေႃႈၵႂၢမ်းတႆး ပဵၼ်ၵႂၢမ်း", "ދިވެހިރާއްޖެއަކީ ޖަޒީރާ ޤައުމެކެވެ."):
+        (item,) = documents(record(text), piece_characters=100, minimum_characters=1, minimum_letters=0.6)
+        assert isinstance(item, Document)
+
+
 def test_the_language_is_what_the_record_says_else_what_is_known_of_its_source():
     texts = [record("Ein Satz."), record("Ein Satz.", language="de")]
     assert [

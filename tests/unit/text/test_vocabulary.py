@@ -325,6 +325,11 @@ def test_the_size_bounds_the_alphabet_and_words_beyond_it_are_left_out() -> None
     assert trained.size <= 100 and sum(len(token) == 1 for token in trained.tokens) == 25 and "abab" in trained.tokens
 
 
+def test_special_tokens_of_the_text_are_no_learnt_entries() -> None:
+    trained = train_vocabulary(["a[MASK]b c[MASK]d e[MASK]f"] * 9, size=60, lowercase=False, kind="unigram")
+    assert trained.tokens[: len(SPECIALS)] == SPECIALS and trained.model.count("[MASK]") == 1
+
+
 def test_words_too_long_to_be_encoded_teach_nothing() -> None:
     assert train_vocabulary(["b" * 101 + " cd"], size=100, lowercase=True).tokens == (*SPECIALS, "b", "c", "d", "##d")
 
