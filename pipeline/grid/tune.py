@@ -247,7 +247,12 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], searc
     machine does not see a result.
     """
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
-    if lost := [trial for trial in trials if results[trial.name] is None and search is None]:
+    lost = [
+        trial
+        for number, trial in enumerate(trials)
+        if results[trial.name] is None and (search is None or last[number].get(LAST))
+    ]
+    if lost:
         raise DataError(
             f"this machine does not see the results of {len(lost)} trials, the first of them in {lost[0].folder}: "
             "set output to a folder that all machines share, or to a URL"
