@@ -59,7 +59,7 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
     recipe = config.recipe
     if share.epochs < grid.config.recipe.epochs:
         recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))
-    if share.rows is not None:
+    if share.rows is not None and share.rows != grid.config.recipe.training_rows:
         recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
     config = replace(config, recipe=recipe)
     effective = {name: value for name, value in flatten(config).items() if name in setting}

@@ -84,6 +84,11 @@ def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabular
         1,
         2,
     ]
+    rows = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=20), "recipe.training_rows=10,40")
+    whole = replace(rows, config=replace(rows.config, recipe=replace(rows.config.recipe, training_rows=20)))
+    for grid, trained in ((rows, [10, 20]), (whole, [10, 40])):
+        trials = [trial_of(grid, "cola", 0, setting, "select") for setting in grid.settings]
+        assert [trial.config.recipe.training_rows for trial in trials] == trained
 
 
 def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
