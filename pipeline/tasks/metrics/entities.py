@@ -38,9 +38,9 @@ def respelled(tag: str) -> str:
 
 
 def as_iob(tag: str) -> str:
-    """Convert a BIOES or BILOU tag to IOB2."""
+    """Convert a BIOES or BILOU tag to IOB2; other tags are unchanged."""
     mark, kind = split(tag)
-    return tag if tag == OUTSIDE else f"{AS_IOB[mark]}-{kind}"
+    return f"{AS_IOB[mark]}-{kind}" if mark in AS_IOB and kind else tag
 
 
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:

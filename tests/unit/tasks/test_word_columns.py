@@ -170,6 +170,10 @@ def test_a_published_model_with_other_spelling_is_scored_by_entities(tmp_path: P
     scored = of_file(LabelledFile(input=location), task)
     assert scored.task.labels == ("B-LOC", "I-LOC", "O")
     assert scored.items == [Sentence(words=("Ulm", "ist"), tags=("B-LOC", "O"))]
+    task = Task(name="m", kind="tags", labels=("B_LOC", "E_LOC", "O", "S_LOC", "S_PER"), metrics=("accuracy",))
+    scored = of_file(LabelledFile(input=written(tmp_path / "c.conll", "Ulm B-LOC\nTom B-PER\n")), task)
+    assert scored.task.labels == ("B-LOC", "E-LOC", "O", "S-LOC", "S-PER")
+    assert scored.items[0].tags == ("B-LOC", "S-PER"), "a type that was learnt in entities of one word only"
     plain = Task(name="m", kind="tags", labels=("NN", "O"), metrics=("accuracy",))
     assert of_file(LabelledFile(input=written(tmp_path / "b.conll", "a NN\n")), plain).task == plain
 
