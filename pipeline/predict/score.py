@@ -57,7 +57,8 @@ def task_of(config: KnownSplit, task: Task) -> Task:
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
-    return task
+    # The official files number their queries, as in training; a saved task has no splits.
+    return replace(task, splits=asked.splits) if task.kind == "ranking" else task
 
 
 def read_examples(config: Examples, task: Task) -> Labelled:
