@@ -26,7 +26,7 @@ from pipeline.tasks.matches import (
     require_scored_negatives,
     with_negatives,
 )
-from pipeline.tasks.metrics.entities import as_iob, respelled
+from pipeline.tasks.metrics.entities import as_iob, begun_inside, respelled
 from pipeline.tasks.question_tables import AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
 from pipeline.tasks.scored_pairs import (
@@ -255,7 +255,8 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
     Raises DataError at the first sentence with an unknown tag or intent, unless `bad` skips such sentences. Also raises
     DataError if no sentence is left.
     """
-    known, kept, spelling = set(task.labels), [], {respelled(label): label for label in task.labels}
+    known, kept = {*task.labels, *begun_inside(task.labels)}, []
+    spelling = {respelled(label): label for label in task.labels}
     if tags.chunks(task):
         spelling = {as_iob(label): label for label in task.labels} | spelling
     for number, item in enumerate(items, 1):
@@ -266,7 +267,7 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
         if unknown := [tag for tag in item.tags if tag not in known]:
             bad.take(
                 BadRow(
-                    f"{where}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
+                    f"{where}: tag {shown(unknown[0])} is not among the {len(task.labels)} tags of "
                     f"{task.name} ({listed(task.labels)}); correct the file, or train on a file with that tag",
                     "unknown-tag",
                 )

@@ -11,7 +11,16 @@ from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
-from pipeline.tasks.metrics.entities import OUTSIDE, as_iob, is_chunk_tag, is_span_tag, respelled, score_entities
+from pipeline.tasks.metrics.entities import (
+    OUTSIDE,
+    as_iob,
+    begun_inside,
+    iob2,
+    is_chunk_tag,
+    is_span_tag,
+    respelled,
+    score_entities,
+)
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED
@@ -150,6 +159,8 @@ def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[S
     """
     if chunks(task):
         true, predicted = ([tuple(map(as_iob, tags)) for tags in sentences] for sentences in (true, predicted))
+        if begun_inside(task.labels):
+            predicted = list(map(iob2, predicted))
     scores = score_entities(true, predicted)
     shares = {name: value / 100 for name, value in scores.items() if not name.endswith("entities")}
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}

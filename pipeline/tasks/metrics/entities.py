@@ -43,6 +43,13 @@ def as_iob(tag: str) -> str:
     return f"{AS_IOB[mark]}-{kind}" if mark in AS_IOB and kind else tag
 
 
+def begun_inside(names: Sequence[str]) -> set[str]:
+    """Return B-TYPE of each type that has only I-TYPE, as in IO and often in IOB1; empty if some are no chunk tags."""
+    if not all(map(is_span_tag, names)):
+        return set()
+    return {f"B-{split(name)[1]}" for name in names if name.startswith("I-")} - set(map(as_iob, names))
+
+
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:
     """Convert one sentence's chunk tags from IOB1 or IOB2 to IOB2.
 
