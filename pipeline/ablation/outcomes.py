@@ -21,7 +21,7 @@ from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
 from pipeline.saved.naming import grows
-from pipeline.saved.run import read_summary, run_folder
+from pipeline.saved.run import read_run, read_summary, run_folder
 from pipeline.tasks.units import is_share
 
 LOSS, BITS = "held-out loss", "bits per byte"
@@ -52,6 +52,8 @@ class Outcome:
     trained: bool
     """Whether the held-out loss is at least PLATEAU_NATS below a unigram model's loss; True if a loss is missing."""
     mlflow_run_id: str
+    vocabulary: str | None = None
+    """Fingerprint of the run's vocabulary; None if it is not known."""
     scores: dict[str, float] = field(default_factory=dict)
     """Name of a score -> value; an accuracy is between 0 and 1."""
 
@@ -80,7 +82,7 @@ def outcome_of(
 ) -> Outcome:
     """Return a finished run's outcome. Stored scores of this run are not computed again."""
     after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
-    loss = after.get(HELDOUT_LOSS)
+    loss, recorded = after.get(HELDOUT_LOSS), read_run(run_folder(run))
     fills_blanks = GENERATOR not in run.objective.needs  # a generator's scores are not those of the model
     scores = heldout_scores(after) if fills_blanks else {}
     if config.blimp is not None and fills_blanks:
@@ -97,6 +99,7 @@ def outcome_of(
         epochs=summary["epochs"],
         trained=baseline is None or loss is None or baseline - loss >= PLATEAU_NATS,
         mlflow_run_id=summary["mlflow_run_id"],
+        vocabulary=recorded["identity"].get("vocabulary.fingerprint") if recorded else None,
         scores=scores,
     )
 

@@ -112,7 +112,8 @@ def _cells(first: Variant, first_runs: Sequence[Outcome], variant: Variant, runs
         if len(known) < len(values):
             continue
         cell = Cell(median=statistics.median(known), low=min(known), high=max(known))
-        if variant is not first and len(paired) == len(known) and comparable(score, first, variant):
+        same = first_runs[0].vocabulary is not None and first_runs[0].vocabulary == runs[0].vocabulary
+        if variant is not first and len(paired) == len(known) and comparable(score, first, variant, same):
             enough = len(known) >= INTERVAL_SEEDS
             cell = replace(
                 cell,
@@ -128,8 +129,11 @@ def _without_interval(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean=statistics.fmean(b) - statistics.fmean(a), low=-float("inf"), high=float("inf"))
 
 
-def comparable(score: str, first: Variant, other: Variant) -> bool:
+def comparable(score: str, first: Variant, other: Variant, same_vocabulary: bool) -> bool:
     """Return whether a score measures the same thing for both variants.
+
+    A run with `init` has the vocabulary of that model. So if the variants have different ones, the losses and bits are
+    comparable only with `same_vocabulary`: the runs are known to have the same vocabulary.
 
     Held-out loss: each variant masks the held-out text with the sampling settings of its last phase. So these settings
     and the vocabulary must be the same in both variants. Only `copies` may differ, because held-out rows always come
@@ -140,6 +144,8 @@ def comparable(score: str, first: Variant, other: Variant) -> bool:
     splits the sentence into more tokens than the maximum length.
     """
     a, b = first.config, other.config
+    if score in (LOSS, BITS) and a.init != b.init and not same_vocabulary:
+        return False
     if score == LOSS:
         same = [replace(config.all_phases[-1].sampling, copies=None) for config in (a, b)]
         return same[0] == same[1] and a.vocabulary == b.vocabulary and _predicts_masked(first, other)

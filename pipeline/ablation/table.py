@@ -136,10 +136,14 @@ def _cautions(result: AblationResult) -> list[str]:
     ]
     if LOSS in uncompared:
         lines.append(
-            f"{LOSS}: compared only between variants with the same pairs, masks and length, which change the loss."
+            f"{LOSS}: compared only between variants with the same pairs, masks, length and vocabulary, which change "
+            "the loss."
         )
     if BITS in uncompared:
-        lines.append(f"{BITS}: compared only at the same maximum length and case of the vocabulary.")
+        lines.append(
+            f"{BITS}: compared only at the same maximum length and case of the vocabulary; with different init, only "
+            "with the same vocabulary."
+        )
     if any(row.untrained for row in result.rows):
         lines.append(
             "not trained: the held-out loss is less than 0.3 nats below the loss of a unigram model. Such a run has "

@@ -182,12 +182,20 @@ def kept_step(trial: Trial) -> int | None:
     return max(steps_saved(trial.folder), default=None)
 
 
-def stopped_of(trial: Trial) -> dict[str, Any] | None:
-    """Return the record of a trial that a search stopped early; None if the trial was not stopped.
+def search_of(trials: Sequence[Trial]) -> str:
+    """Return a digest of the trials that a search compares with each other."""
+    names = sorted({trial.name for trial in trials})
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
-    The record holds only the trial's last score, not a full result.
+
+def stopped_of(trial: Trial, search: str) -> dict[str, Any] | None:
+    """Return the record of a trial that the search `search` stopped early; None if this search did not stop the trial.
+
+    A trial that another search stopped was worse than other trials. The record holds only the trial's last score, not a
+    full result.
     """
-    return _record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
+    record = _record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
+    return record if record is not None and record.get("search") == search else None
 
 
 def build(

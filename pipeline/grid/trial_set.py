@@ -59,7 +59,7 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
     recipe = config.recipe
     if share.epochs < grid.config.recipe.epochs:
         recipe = replace(recipe, epochs=min(recipe.epochs, share.epochs))
-    if share.rows is not None:
+    if share.rows is not None and share.rows != grid.config.recipe.training_rows:
         recipe = replace(recipe, training_rows=min(recipe.training_rows or share.rows, share.rows))
     config = replace(config, recipe=recipe)
     effective = {name: value for name, value in flatten(config).items() if name in setting}
@@ -94,15 +94,15 @@ def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
     return [trial_of(grid, name, first + seed, chosen, stage) for seed in range(grid.shares[name].seeds)]
 
 
-def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
+def finished_result(trial: Trial, search: str | None) -> dict[str, Any] | None:
     """Return a trial's result; None if the trial must still run.
 
-    A trial of stage report must have its model too. With `may_stop`, the record of a trial that was stopped early
-    counts as a result.
+    A trial of stage report must have its model too. If the search `search` (`trials.search_of`) stopped the trial
+    early, the record of this counts as a result.
     """
     result = trials.result_of(trial)
     if result is None:
-        return trials.stopped_of(trial) if may_stop else None
+        return None if search is None else trials.stopped_of(trial, search)
     return result if trial.stage != "report" or trials.has_model(trial) else None
 
 
@@ -113,7 +113,10 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
     encoder.
     """
     asked, may_stop = selection_trials(grid), grid.config.search.stop_early
-    results: dict[str, Any] = {trial.name: finished_result(trial, may_stop) for trial in asked}
+    searches = {name: trials.search_of([trial for trial in asked if trial.problem == name]) for name in grid.problems}
+    results: dict[str, Any] = {
+        trial.name: finished_result(trial, searches[trial.problem] if may_stop else None) for trial in asked
+    }
     yield from (trial.problem for trial in asked if results[trial.name] is None)
     for task, names in by_task(grid.problems).items():
         mine = [trial for trial in asked if trial.problem in names]
@@ -123,7 +126,7 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
             continue
         chosen = select(mine, results, *(grid.problems[name] for name in names))[0] if mine else grid.settings[0]
         for name in names:
-            yield from (name for trial in report_trials(grid, name, chosen) if finished_result(trial, False) is None)
+            yield from (name for trial in report_trials(grid, name, chosen) if finished_result(trial, None) is None)
 
 
 def summary(grid: Grid, many: int) -> str:

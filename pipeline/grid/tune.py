@@ -191,17 +191,17 @@ def run_trials(
     problems: Mapping[str, Mapping[Truncation, Problem]],
     initial: Initial,
     tell: Callable[[Trial, str, dict[str, Any]], None],
-    *,
-    may_stop: bool,
+    search: str | None,
 ) -> Results:
     """Run the trials and return their results; a trial that has a stored result is not trained again.
 
-    `problems`: name of a problem -> cutting -> the problem. `may_stop`: whether trials with low scores are stopped
-    early. Raises PipelineError for the first failed trial, after all others are done.
+    `problems`: name of a problem -> cutting -> the problem. `search`: the search (`trial_work.search_of`) that stops
+    trials with low scores early; None: no trial is stopped. Raises PipelineError for the first failed trial, after all
+    others are done.
     """
     asked, many = resources(config), at_once(config)
     scheduler: TrialScheduler = FIFOScheduler()
-    if may_stop:
+    if search is not None:
         most = max(trial.config.recipe.epochs for trial in trials)
         # At max_t the scheduler stops a trial. max_t is above the last epoch, so that trials end by themselves.
         scheduler = ASHAScheduler(
@@ -237,21 +237,29 @@ def run_trials(
             f"{len(results.errors)} trials failed, the first with: {{}}; the other trials have their results; "
             "run the same command again to repeat the failed trials",
         )
-    return published(trials, {result.config["number"]: result.metrics or {} for result in results}, may_stop=may_stop)
+    return published(trials, {result.config["number"]: result.metrics or {} for result in results}, search)
 
 
-def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, may_stop: bool) -> Results:
+def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], search: str | None) -> Results:
     """Return the results that the trials wrote; for a trial that was stopped early, write and return its record.
 
-    `last`: number of a trial -> its last report to Tune. Raises DataError if this machine does not see a result.
+    `last`: number of a trial -> its last report to Tune. `search` is as in `run_trials`. Raises DataError if this
+    machine does not see a result.
     """
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
-    if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
+    lost = [
+        trial
+        for number, trial in enumerate(trials)
+        if results[trial.name] is None and (search is None or last[number].get(LAST))
+    ]
+    if lost:
         raise DataError(
             f"this machine does not see the results of {len(lost)} trials, the first of them in {lost[0].folder}: "
             "set output to a folder that all machines share, or to a URL"
         )
-    return {trial.name: results[trial.name] or _stopped(trial, last[number]) for number, trial in enumerate(trials)}
+    return {
+        trial.name: results[trial.name] or _stopped(trial, last[number], search) for number, trial in enumerate(trials)
+    }
 
 
 def _work(
@@ -287,9 +295,10 @@ def _work(
     tell(result["scores"], result["best_epoch"], last=True)
 
 
-def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
+def _stopped(trial: Trial, last: dict[str, Any], search: str | None) -> dict[str, Any]:
     """Write and return the record of a trial that the scheduler stopped; `last`: its last report to Tune."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
+    result |= {"search": search}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
     delete_checkpoints(trial.folder)
     return result

@@ -100,7 +100,8 @@ def run_all(
     grid: Grid, trials_of_wave: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool
 ) -> dict[str, dict[str, Any]]:
     """Run the trials that have no result yet, log all trials to MLflow (`parent`), and return trial name -> result."""
-    ready = {trial.name: result for trial in trials_of_wave if (result := finished_result(trial, may_stop)) is not None}
+    search = trials.search_of(trials_of_wave) if may_stop else None
+    ready = {trial.name: result for trial in trials_of_wave if (result := finished_result(trial, search)) is not None}
     for trial in {trial.name: trial for trial in trials_of_wave if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted(
@@ -119,11 +120,7 @@ def run_all(
             if state == "done":
                 runs.log_trial(parent, trial, news)
 
-        fresh = (
-            tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, may_stop=may_stop)
-            if missing
-            else {}
-        )
+        fresh = tune.run_trials(grid.config, missing, grid.cuttings, grid.initial, tell, search) if missing else {}
         for trial in missing:  # log the trials that were stopped early; `tell` has logged all others
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh

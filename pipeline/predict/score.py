@@ -27,6 +27,7 @@ from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
 from pipeline.tasks.rows import ExamplesFile, Labelled
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
+from pipeline.tasks.tags import in_standard_spelling
 from pipeline.tasks.task import Task
 
 
@@ -51,13 +52,16 @@ def task_of(config: KnownSplit, task: Task) -> Task:
             f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
+    if task.kind == "tags":
+        task = in_standard_spelling(task)
     task = replace(with_number_labels(task, set(asked.labels)), script=asked.script)
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
-    return task
+    # The official files number their queries, as in training; a saved task has no splits.
+    return replace(task, splits=asked.splits) if task.kind == "ranking" else task
 
 
 def read_examples(config: Examples, task: Task) -> Labelled:

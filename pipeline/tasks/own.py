@@ -26,7 +26,7 @@ from pipeline.tasks.matches import (
     require_scored_negatives,
     with_negatives,
 )
-from pipeline.tasks.metrics.entities import respelled
+from pipeline.tasks.metrics.entities import as_iob, begun_inside, respelled
 from pipeline.tasks.question_tables import AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
 from pipeline.tasks.scored_pairs import (
@@ -250,11 +250,15 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
     """Return the sentences that have only tags known to the task, and a known intent if they have one.
 
     A tag gets the task's spelling, B_PER or B-PER: the spelling of a file depends on all tags in it (`read_sentences`).
+    So does a tag of IOB2 whose type the task has only in BIOES or BILOU: B-PER is S-PER if the task has no B-PER.
 
     Raises DataError at the first sentence with an unknown tag or intent, unless `bad` skips such sentences. Also raises
     DataError if no sentence is left.
     """
-    known, kept, spelling = set(task.labels), [], {respelled(label): label for label in task.labels}
+    known, kept = {*task.labels, *begun_inside(task.labels)}, []
+    spelling = {respelled(label): label for label in task.labels}
+    if tags.chunks(task):
+        spelling = {as_iob(label): label for label in task.labels} | spelling
     for number, item in enumerate(items, 1):
         where = f"{location}, sentence {number}"
         if not known.issuperset(item.tags):
@@ -263,7 +267,7 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
         if unknown := [tag for tag in item.tags if tag not in known]:
             bad.take(
                 BadRow(
-                    f"{where}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
+                    f"{where}: tag {shown(unknown[0])} is not among the {len(task.labels)} tags of "
                     f"{task.name} ({listed(task.labels)}); correct the file, or train on a file with that tag",
                     "unknown-tag",
                 )

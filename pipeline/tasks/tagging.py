@@ -18,7 +18,16 @@ from pipeline.tables.content import EmptyTable, lines
 from pipeline.tables.readers import rows_in
 from pipeline.tables.spans import require_no_spans
 from pipeline.tables.word_columns import WordLines, require_column, require_columns, texts_in, word_lines
-from pipeline.tasks.metrics.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
+from pipeline.tasks.metrics.entities import (
+    OUTSIDE,
+    as_iob,
+    begun_inside,
+    iob2,
+    is_chunk_tag,
+    is_span_tag,
+    respelled,
+    split,
+)
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.text.template import SPECIALS_OF_ONE
@@ -225,16 +234,19 @@ def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 def encode(
     tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()
 ) -> list[list[TaggingWindow]]:
-    """Return the windows of each sentence. `names` are the tags; raises DataError for a tag that is not among them."""
+    """Return the windows of each sentence. `names` are the tags; raises DataError for a tag that is not among them.
+
+    Tags of `begun_inside` are labelled as the inside of their type.
+    """
     _require_known(sentences, names)
-    numbers = {name: number for number, name in enumerate(names)}
+    numbers, inside = {name: number for number, name in enumerate(names)}, begun_inside(names)
     encoded = tokenization.of_words([sentence.words for sentence in sentences])
     return [
         list(
             _windows_of(
                 tokenization.vocabulary,
                 pieces,
-                _labels(pieces, sentence.tags, numbers, tagging),
+                _labels(pieces, [_inside(tag) if tag in inside else tag for tag in sentence.tags], numbers, tagging),
                 tagging,
             )
         )
@@ -245,7 +257,7 @@ def encode(
 def _require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
     """Raise DataError for a tag that is not in `names`."""
     unknown = Counter(tag for sentence in sentences for tag in sentence.tags)
-    for name in names:
+    for name in (*names, *begun_inside(names)):
         unknown.pop(name, None)
     if unknown:
         tag, times = unknown.most_common(1)[0]

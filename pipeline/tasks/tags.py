@@ -11,7 +11,16 @@ from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
-from pipeline.tasks.metrics.entities import OUTSIDE, is_chunk_tag, respelled, score_entities
+from pipeline.tasks.metrics.entities import (
+    OUTSIDE,
+    as_iob,
+    begun_inside,
+    iob2,
+    is_chunk_tag,
+    is_span_tag,
+    respelled,
+    score_entities,
+)
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Thresholds
 from pipeline.tasks.schema import ENCODED
@@ -138,15 +147,20 @@ def _by_sentence(prepared: Prepared, logits: Logits) -> Iterator[tuple[Sentence,
 
 
 def chunks(task: Task) -> bool:
-    """Return whether the tags are chunk tags, so that entities can be scored."""
-    return all(map(is_chunk_tag, task.labels))
+    """Return whether the tags are chunk tags of IOB2, BIOES or BILOU, so that entities can be scored."""
+    return all(map(is_span_tag, task.labels))
 
 
 def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return scores as shares of 1.
 
-    For chunk tags: accuracy, and the scores of entities, overall and by type. For other tags: accuracy alone.
+    For chunk tags: accuracy, and the scores of entities, overall and by type. For other tags: accuracy alone. Chunk
+    tags are compared in IOB2, as files are read.
     """
+    if chunks(task):
+        true, predicted = ([tuple(map(as_iob, tags)) for tags in sentences] for sentences in (true, predicted))
+        if begun_inside(task.labels):
+            predicted = list(map(iob2, predicted))
     scores = score_entities(true, predicted)
     shares = {name: value / 100 for name, value in scores.items() if not name.endswith("entities")}
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
@@ -203,7 +217,7 @@ def details(
 def in_standard_spelling(task: Task) -> Task:
     """Return the task with labels spelled as files are read, such as B-PER for B_PER, if all are then chunk tags."""
     labels = tuple(map(respelled, task.labels))
-    return replace(task, labels=labels) if len(set(labels)) == len(labels) and all(map(is_chunk_tag, labels)) else task
+    return replace(task, labels=labels) if len(set(labels)) == len(labels) and all(map(is_span_tag, labels)) else task
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:

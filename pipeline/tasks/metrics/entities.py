@@ -38,9 +38,16 @@ def respelled(tag: str) -> str:
 
 
 def as_iob(tag: str) -> str:
-    """Convert a BIOES or BILOU tag to IOB2."""
+    """Convert a BIOES or BILOU tag to IOB2; other tags are unchanged."""
     mark, kind = split(tag)
-    return tag if tag == OUTSIDE else f"{AS_IOB[mark]}-{kind}"
+    return f"{AS_IOB[mark]}-{kind}" if mark in AS_IOB and kind else tag
+
+
+def begun_inside(names: Sequence[str]) -> set[str]:
+    """Return B-TYPE of each type that has only I-TYPE, as in IO and often in IOB1; empty if some are no chunk tags."""
+    if not all(map(is_span_tag, names)):
+        return set()
+    return {f"B-{split(name)[1]}" for name in names if name.startswith("I-")} - set(map(as_iob, names))
 
 
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pipeline.finetune.table import Reported
 from pipeline.reporting import no_op
 from pipeline.saved.naming import with_name
 from pipeline.saved.run import SUMMARY as SUMMARY_FILE
-from pipeline.saved.run import run_folder
+from pipeline.saved.run import run_folder, write_run
 from pipeline.workflows.ablate import _run_all
 from pipeline.workflows.speedrun import speedrun
 
@@ -82,6 +82,9 @@ def test_scores_of_a_run(tmp_path: Path) -> None:
         "sst2 dev accuracy": pytest.approx(0.85),
     }
     assert (found.seed, found.steps, found.tokens, found.mlflow_run_id) == (3, 10, 1_000, "0a1b")
+    assert found.vocabulary is None
+    write_run(run_folder(variants_of(asked)[0].run(3)), {"vocabulary.fingerprint": "v"}, 10, "0a1b", "c")
+    assert outcome(scorers, asked).vocabulary == "v"
     score, tuning = scorers.asked
     assert isinstance(score, Score) and (score.checkpoint, score.pairs) == (SUMMARY["export"], "even")
     assert isinstance(tuning, Finetune) and (tuning.checkpoint, tuning.seeds, tuning.recipe.epochs) == (

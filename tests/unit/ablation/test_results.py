@@ -133,6 +133,18 @@ def test_only_scores_that_measure_the_same_are_compared(score: str, config: Pret
     assert (f"{score}: " in note) == (not compared)
 
 
+@pytest.mark.parametrize("score", [LOSS, BITS])
+@pytest.mark.parametrize(("vocabulary", "compared"), [("v", True), ("w", False), (None, False)])
+def test_models_to_start_from_are_compared_if_their_vocabulary_is_the_same(
+    score: str, vocabulary: str | None, compared: bool
+) -> None:
+    variants = [variant(name, replace(BASE, init=name)) for name in ("a", "b")]
+    scores = of(score, 1.0, 2.0, 3.0)
+    runs = [outcomes(*scores, vocabulary=None if vocabulary is None else "v"), outcomes(*scores, vocabulary=vocabulary)]
+    cell = result_of("over-0", "1M tokens", variants, runs).rows[1].cells[score]
+    assert (cell.difference is not None) == compared
+
+
 def test_sizes_are_medians_over_seeds() -> None:
     """Runs of 60 s and 90 s with 10 steps and of 300 s with 400 steps: 6, 9 and 0.75 seconds per step."""
     runs = outcomes(*of(PLL, 0.5, 0.6, 0.9))

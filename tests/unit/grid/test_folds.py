@@ -33,8 +33,7 @@ def in_this_process(
     problems: Mapping[str, Mapping[Truncation, Problem]],
     initial: Initial,
     tell: Callable[..., None],
-    *,
-    may_stop: bool,
+    search: str | None,
 ) -> dict[str, Any]:
     """As tune.run_trials, without Ray."""
     return {one.name: trials.load_or_train(one, problems[one.problem][one.config.cutting], initial) for one in asked}

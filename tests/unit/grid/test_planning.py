@@ -16,7 +16,7 @@ from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share
 from pipeline.finetune.problems import Problem, digest, in_cuttings
 from pipeline.finetune.settings import settings_of, with_setting
-from pipeline.finetune.trials import Trial
+from pipeline.finetune.trials import Trial, search_of
 from pipeline.grid import runs, tune
 from pipeline.grid.closing import use_line
 from pipeline.grid.planning import grid_recipe, plan_location, planned
@@ -84,6 +84,11 @@ def test_what_is_said_to_be_chosen_is_what_is_trained(glue: Path, tiny_vocabular
         1,
         2,
     ]
+    rows = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=20), "recipe.training_rows=10,40")
+    whole = replace(rows, config=replace(rows.config, recipe=replace(rows.config.recipe, training_rows=20)))
+    for grid, trained in ((rows, [10, 20]), (whole, [10, 40])):
+        trials = [trial_of(grid, "cola", 0, setting, "select") for setting in grid.settings]
+        assert [trial.config.recipe.training_rows for trial in trials] == trained
 
 
 def test_a_trial_has_the_rows_of_the_cutting_and_the_adapter_that_are_tried(
@@ -149,12 +154,15 @@ def test_a_trial_that_a_search_ended_is_a_result_in_such_a_search_alone(
 ) -> None:
     grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None))
     select, report = (trial_of(grid, "cola", 0, {}, stage) for stage in ("select", "report"))
-    ended = {"score": 0.1, "stopped_after_epoch": 1}
+    ended = {"score": 0.1, "stopped_after_epoch": 1, "search": "s"}
     write_json(f"{select.folder}/stopped.json", ended)
-    assert finished_result(select, may_stop=True) == ended and finished_result(select, may_stop=False) is None
+    assert finished_result(select, "s") == ended
+    assert finished_result(select, None) is None and finished_result(select, "other") is None
+    write_json(f"{select.folder}/stopped.json", {"score": 0.1, "stopped_after_epoch": 1})
+    assert finished_result(select, "s") is None, "which trials an earlier version compared is not known"
     write_json(f"{select.folder}/result.json", {"scores": {}})
     assert (
-        finished_result(select, may_stop=False) == {"scores": {}} and finished_result(report, may_stop=False) is None
+        finished_result(select, None) == {"scores": {}} and finished_result(report, None) is None
     )  # what is reported has its model
 
 
@@ -185,7 +193,7 @@ def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Voca
         match=rf"^{trial.folder}/result.json cannot be read \(.+\): give access to it, or delete it to train the trial "
         r"again$",
     ):
-        finished_result(trial, may_stop=False)
+        finished_result(trial, None)
 
 
 def test_a_grid_of_an_earlier_version_keeps_the_dropout_of_its_checkpoint(
@@ -250,6 +258,21 @@ def test_trials_that_have_their_results_take_no_more_time(glue: Path, tiny_vocab
     assert summary(grid, 2) == f"{words}3 of them have their results, the others 2 at once, about 10 s"
     finish(best[1], 0.3)
     assert summary(grid, 2) == f"{words}all of them have their results"
+
+
+def test_a_trial_that_a_search_stopped_runs_again_against_other_trials(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    def searching(rates: str) -> Grid:
+        grid = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=3, rows=None), f"optimizer.learning_rate={rates}")
+        problem = replace(grid.problems["cola"], splits={"dev": grid.problems["cola"].train})
+        config = replace(grid.config, search=replace(grid.config.search, stop_early=True))
+        return replace(grid, config=config, cuttings={"cola": {config.cutting: problem}})
+
+    first, second = selection_trials(grid := searching("1e-4,1e-3"))
+    record = {"score": 0.1, "stopped_after_epoch": 1, "search": search_of([first, second])}
+    write_json(f"{first.folder}/stopped.json", record)
+    write_json(f"{second.folder}/result.json", {"scores": {"dev": {"matthews": 0.2}}})
+    assert list(remaining_tasks(grid)) == ["cola"], "the trial that reports"
+    assert list(remaining_tasks(searching("1e-4,1e-5"))) == ["cola"] * 3
 
 
 def test_how_a_model_is_used_is_a_command_for_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

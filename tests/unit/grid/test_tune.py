@@ -70,19 +70,22 @@ def test_a_cluster_that_scales_itself_is_taken_as_it_will_be() -> None:
 def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> None:
     ones = [trial(tmp_path, "a"), trial(tmp_path, "b")]
     storage.write_json(f"{ones[0].folder}/result.json", {"scores": {}})
-    with pytest.raises(DataError) as lost:
-        published(ones, {}, may_stop=False)
-    assert (
-        str(lost.value)
-        == f"this machine does not see the results of 1 trials, the first of them in {ones[1].folder}: set output to "
-        f"a folder that all machines share, or to a URL"
-    )
-    assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
-    assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {
+    last = {"epoch": 2, "score": -0.5, "value": 0.5}
+    for search in (None, "s"):
+        with pytest.raises(DataError) as lost:
+            published(ones, {1: last | {"last": True}}, search)
+        assert (
+            str(lost.value)
+            == f"this machine does not see the results of 1 trials, the first of them in {ones[1].folder}: set output "
+            f"to a folder that all machines share, or to a URL"
+        )
+        assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
+    assert published(ones, {1: last | {"last": False}}, "s")["b"] == {
         "stopped_after_epoch": 2,
         "score": 0.5,
         "chosen": {},
         "stage": "report",
+        "search": "s",
     }
     assert storage.exists(f"{ones[1].folder}/{STOPPED}")
 

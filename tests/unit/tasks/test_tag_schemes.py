@@ -1,13 +1,17 @@
 """Which tags may follow each other in IOB2 and BIOES, by hand, and sentences that break their scheme."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pipeline.config.cutting import Truncation
 from pipeline.errors import DataError
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tasks import tags
+from pipeline.tasks.own import with_known_tags
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
-from pipeline.tasks.tagging import Sentence
+from pipeline.tasks.tagging import PredictedTags, Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 
@@ -46,6 +50,29 @@ def test_bioes_and_bilou_by_hand(end: str, single: str) -> None:
     scheme = scheme_of(names)
     assert scheme is not None and scheme.name == "BIOES"
     assert chosen(names, scheme.start) == " ".join(opened) and chosen(names, scheme.end) == " ".join(closed)
+
+
+@pytest.mark.parametrize(("end", "single"), [("E", "S"), ("L", "U")])
+def test_tags_of_bioes_and_bilou_are_scored_in_iob2(end: str, single: str, tiny_vocabulary: Vocabulary) -> None:
+    task = replace(TASK, labels=("O", "B-X", "I-X", f"{end}-X", f"{single}-X"))
+    items = [Sentence(words=("kar", "mist", "sup", "mir"), tags=("B-X", "I-X", "O", "B-X"))]
+    prepared = tags.prepare(task, items, tiny_vocabulary, Truncation(maximum_length=16, stride=4))
+    predicted = [PredictedTags(tags=("B-X", f"{end}-X", f"{single}-X", f"{single}-X"), unseen=0)]
+    scores = tags.score(task, prepared, predicted, {})
+    assert (scores["accuracy"], scores["recall"]) == (0.75, 1.0) and scores["X_precision"] == pytest.approx(2 / 3)
+
+
+def test_entities_that_begin_inside_are_scored_in_iob2(tiny_vocabulary: Vocabulary) -> None:
+    """As with the published tags of CoNLL 2003, of which B-PER is missing."""
+    task = replace(TASK, labels=("O", "I-X", "B-Y", "I-Y"))
+    items = [Sentence(words=("kar", "mist", "sup", "mir"), tags=("B-X", "I-X", "B-X", "B-Y"))]
+    assert with_known_tags(task, "a.conll", items, BadRows()) == items
+    prepared = tags.prepare(task, items, tiny_vocabulary, Truncation(maximum_length=16, stride=4))
+    (window,) = prepared.windows[0]
+    assert window.labels[window.first].tolist() == [1, 1, 1, 2]
+    predicted = [PredictedTags(tags=("I-X", "I-X", "O", "I-Y"), unseen=0)]
+    scores = tags.score(task, prepared, predicted, {})
+    assert (scores["accuracy"], scores["precision"]) == (0.75, 1.0) and scores["recall"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("names", [("NN", "VB"), ("O", "B-X", "I"), ("O", "B-"), ("O", "M-X"), ()])

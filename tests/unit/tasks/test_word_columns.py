@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.finetune import Finetune
-from pipeline.config.measurements import LabelledFile
+from pipeline.config.measurements import KnownSplit, LabelledFile
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import RowFile, digest_of, form_of, inputs_of, parts_of
-from pipeline.predict.score import of_file
+from pipeline.predict.score import of_file, task_of
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.recognise import kind_of
 from pipeline.tables.word_columns import read_words
@@ -170,6 +170,12 @@ def test_a_published_model_with_other_spelling_is_scored_by_entities(tmp_path: P
     scored = of_file(LabelledFile(input=location), task)
     assert scored.task.labels == ("B-LOC", "I-LOC", "O")
     assert scored.items == [Sentence(words=("Ulm", "ist"), tags=("B-LOC", "O"))]
+    task = Task(name="m", kind="tags", labels=("B_LOC", "E_LOC", "O", "S_LOC", "S_PER"), metrics=("accuracy",))
+    scored = of_file(LabelledFile(input=written(tmp_path / "c.conll", "Ulm B-LOC\nTom B-PER\n")), task)
+    assert scored.task.labels == ("B-LOC", "E-LOC", "O", "S-LOC", "S-PER")
+    assert scored.items[0].tags == ("B-LOC", "S-PER"), "a type that was learnt in entities of one word only"
+    split = KnownSplit(task="conll2003", data=str(tmp_path), split="dev", on_bad_rows="stop")
+    assert task_of(split, task).labels == scored.task.labels
     plain = Task(name="m", kind="tags", labels=("NN", "O"), metrics=("accuracy",))
     assert of_file(LabelledFile(input=written(tmp_path / "b.conll", "a NN\n")), plain).task == plain
 

@@ -1,6 +1,7 @@
 """Rankings of candidate answers, worked out by hand, and the data sets that are scored by them."""
 
 from collections import Counter
+from dataclasses import replace
 from math import log2
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from pipeline.config.finetune import Truncation
+from pipeline.config.measurements import KnownSplit
+from pipeline.predict.score import of_task
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import read_items
 from pipeline.tasks.metrics.ranking import mean_over_queries
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import QUERY
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -276,6 +280,17 @@ def test_wikiqa_is_read_and_scored_by_question(tmp_path: Path) -> None:
     # Words shared with the question. Q1: 2 2 0, so 0 1 0. Q2: 3 0 1 0, so 0 1 0 1. Q7: 3 0 0 0, so 0 0 0 1. Q9: 1 0 0.
     mean, gain = (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4, (SECOND + (SECOND + FOURTH) / BEST_OF_TWO + FOURTH + 1) / 4
     assert shared == pytest.approx({"map": mean, "mrr": mean, "ndcg@10": gain})
+
+
+def test_a_saved_model_is_scored_by_question_too(tmp_path: Path) -> None:
+    (tmp_path / "WikiQACorpus").mkdir()
+    text = WIKIQA.replace("who wrote the salt road", "how deep is lake murra")
+    (tmp_path / "WikiQACorpus/WikiQA-dev.tsv").write_text(text)
+    split = KnownSplit(task="wikiqa", data=str(tmp_path), split="dev", on_bad_rows="stop")
+    labelled = of_task(split, replace(TASKS["wikiqa"], splits=()))  # as task.json has it
+    vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
+    prepared = KINDS["ranking"].prepare(labelled.task, labelled.items, vocabulary, Truncation(maximum_length=16))
+    assert prepared.rows[QUERY].to_pylist()[:7] == [0, 0, 0, 1, 1, 1, 1]
 
 
 def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
