@@ -201,15 +201,10 @@ def own_titles(documents: pa.Table) -> list[str]:
     """Return the titles of D documents; a title that is only the file's name becomes empty.
 
     For a text without a title, readers use the file's name as the title. The name is known from the parent's id, which
-    is FILE or FILE:NUMBER; a FILE may have colons too.
+    is FILE or FILE:NUMBER.
     """
-
-    def is_file(title: str, parent: str) -> bool:
-        file = parent if ":" in title else parent.partition(":")[0]
-        return title == one_line(file.rpartition("/")[2])
-
-    named = zip(documents["title"].to_pylist(), documents["parent"].to_pylist())
-    return ["" if is_file(title, parent) else title for title, parent in named]
+    files = (one_line(parent.partition(":")[0].rpartition("/")[2]) for parent in documents["parent"].to_pylist())
+    return ["" if title == file else title for title, file in zip(documents["title"].to_pylist(), files)]
 
 
 def parent_hashes(documents: pa.Table) -> np.ndarray:
