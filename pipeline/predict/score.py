@@ -1,7 +1,5 @@
 """Read the labelled examples that a model is scored on, without loading the model; or score a file of answers."""
 
-from dataclasses import replace
-
 from pipeline.command_line.columns import aligned
 from pipeline.command_line.options import nearest_or_all
 from pipeline.config.finetune import Finetune
@@ -21,13 +19,11 @@ from pipeline.tables.recognise import kind_of
 from pipeline.tables.squad import Question, are_answers, read_questions
 from pipeline.tasks import known, own
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.metrics.squad import normalised, require_answers
 from pipeline.tasks.metrics.squad import score as squad_score
 from pipeline.tasks.questions import normaliser
 from pipeline.tasks.rows import ExamplesFile, Labelled
 from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
-from pipeline.tasks.tags import in_standard_spelling
 from pipeline.tasks.task import Task
 
 
@@ -52,16 +48,13 @@ def task_of(config: KnownSplit, task: Task) -> Task:
             f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
-    if task.kind == "tags":
-        task = in_standard_spelling(task)
-    task = replace(with_number_labels(task, set(asked.labels)), script=asked.script)
+    task = known.as_known(task, asked)
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
-    # The official files number their queries, as in training; a saved task has no splits.
-    return replace(task, splits=asked.splits) if task.kind == "ranking" else task
+    return task
 
 
 def read_examples(config: Examples, task: Task) -> Labelled:

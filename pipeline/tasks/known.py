@@ -18,11 +18,12 @@ from pipeline.tables.squad import Question, read_questions
 from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.intents import read_utterances
+from pipeline.tasks.labels import with_number_labels
 from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import misplaced_answers, trainable_questions
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
-from pipeline.tasks.tags import own_task
+from pipeline.tasks.tags import in_standard_spelling, own_task
 from pipeline.tasks.task import Split, Task
 from pipeline.tasks.treebank import read_treebank
 from pipeline.tasks.trivia import read_trivia
@@ -115,6 +116,16 @@ def takes_pairs(task: Task) -> bool:
     """Return whether a task's rows are pairs of texts. For tasks in TASKS, the name decides: `paired` is not set."""
     splits = TASKS[task.name].splits if task.name in TASKS else ()
     return task.kind not in ("spans", "choices") and (task.paired or any(split.second for split in splits))
+
+
+def as_known(task: Task, known: Task) -> Task:
+    """Return the task of a saved model as the official files of a known task need it.
+
+    Its labels are spelled as theirs, and it has their script. A saved task has no splits; a ranking gets them, because
+    the files number their queries, as in training.
+    """
+    task = replace(with_number_labels(in_standard_spelling(task), set(known.labels)), script=known.script)
+    return replace(task, splits=known.splits) if task.kind == "ranking" else task
 
 
 def has_train(task: Task) -> bool:
