@@ -76,11 +76,8 @@ def require_whole(blimp: str, paradigms: Sequence[Paradigm]) -> None:
         )
 
 
-def lap_lines(laps: Sequence[Lap], words: int, epochs: float | None = None) -> list[str]:
-    """Return the table of the seeds, their mean with its interval, and what the rules say; `words`: of the text.
-
-    `epochs`: those of the settings, if any. Their steps may be estimated, so the last may be in one epoch more.
-    """
+def lap_lines(laps: Sequence[Lap], words: int) -> list[str]:
+    """Return the table of the seeds, their mean with its interval, and what the rules say; `words`: of the text."""
     rows = [_row(lap) for lap in laps]
     if len(laps) > 1:
         rows.append(["mean", "", "", "", *_texts(laps)])
@@ -91,7 +88,7 @@ def lap_lines(laps: Sequence[Lap], words: int, epochs: float | None = None) -> l
         f"{words:,} words. "
         + ("±: 95% interval over seeds." if enough else f"An interval needs {INTERVAL_SEEDS} seeds."),
     ]
-    late = [str(lap.seed) for lap in laps if lap.epoch > MOST_EPOCHS + (epochs is not None)]
+    late = [str(lap.seed) for lap in laps if lap.epoch > MOST_EPOCHS]
     if late:
         lines.append(f"Not by the rules: seed {', '.join(late)} read the text more than {MOST_EPOCHS} times.")
     return lines

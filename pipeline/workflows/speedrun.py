@@ -35,7 +35,7 @@ def speedrun(config: Speedrun, report: Report) -> list[str]:
     words = words_of(prepared_corpus(runs[0], listed, report))
     require_few_words(config.text, words)
     report(f"{words:,} words; preparing took {duration(time.perf_counter() - started)}")
-    return lap_lines([_lap(config, run, report) for run in runs], words, config.epochs)
+    return lap_lines([_lap(config, run, report) for run in runs], words)
 
 
 def _lap(config: Speedrun, run: Pretrain, report: Report) -> Lap:

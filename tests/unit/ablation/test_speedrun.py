@@ -87,11 +87,6 @@ def test_two_seeds_have_no_interval_and_a_run_of_eleven_epochs_breaks_a_rule() -
     ]
 
 
-def test_steps_that_were_estimated_for_ten_epochs_break_no_rule_in_the_eleventh() -> None:
-    assert len(lap_lines([lap(0, epoch=11)], 9_000, 10.0)) == 4
-    assert lap_lines([lap(0, epoch=12)], 9_000, 10.0)[-1].startswith("Not by the rules: seed 0 ")
-
-
 def test_a_text_without_a_held_out_part_has_no_bits_per_byte() -> None:
     lines = lap_lines([lap(0, bits_per_byte=None)], 9_000)
     assert lines[1].split()[5] == "–" and len(lines) == 4
