@@ -1,6 +1,7 @@
 """A prepared corpus of made-up documents, a vocabulary trained on it, and the training loop over both, without Ray."""
 
 import os
+import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -73,10 +74,11 @@ ENOUGH_WINDOWS = 40  # of the tiny corpus: more rows than any run of these tests
 CPU = torch.device("cpu")
 
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(
-        1
-    )  # a process of tests beside others: threads that wait for their turn cost more than they do
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts `make test &` so, and every process inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # threads that wait for their turn cost more than they do
+    torch.set_num_threads(1)
 
 
 class OneProcessForRay(LoadScopeScheduling):
