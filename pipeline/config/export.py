@@ -38,6 +38,8 @@ class Export:
     """License to name in the model's card, as an SPDX identifier such as apache-2.0; default: no license is named."""
     language: tuple[str, ...] = ()
     """Languages to name in the model's card, as codes such as en; default: the languages of the corpus' sources."""
+    notes: Location | None = None
+    """Markdown file whose text the model's card has before "Use", such as scores and the command of the run."""
     push_to_hub: str | None = None
     """Repository OWNER/NAME on the Hugging Face hub to which the export is uploaded with its card.
 

@@ -21,6 +21,7 @@ from pipeline.export.markdown import (
     result,
     table,
     version,
+    with_notes,
 )
 from pipeline.export.trained import Trained
 from pipeline.files import storage
@@ -108,6 +109,8 @@ class Lineage:
     """Language codes. If empty, the card states the languages of the corpus."""
     repository: str | None = None
     """OWNER/NAME on the hub; None if the model is not pushed."""
+    notes: str = ""
+    """Markdown of the publisher, for the card."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +179,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         lineage=table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
         license=license_text(lineage.license),
     )
-    return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + text
+    return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + with_notes(text, lineage.notes)
 
 
 def _form(trained: Trained, kind: str) -> str:

@@ -30,6 +30,11 @@ def header(fields: Mapping[str, Any], license: str | None) -> str:
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)}---\n"
 
 
+def with_notes(card: str, notes: str) -> str:
+    """Return a card with its publisher's own Markdown, if there is any, before the section "Use"."""
+    return card.replace("\n## Use\n", f"\n{notes.strip()}\n\n## Use\n", 1) if notes.strip() else card
+
+
 def license_text(license: str | None) -> str:
     """Return the card's license section."""
     return f"[{license}]({LICENSES}/{license}.html)." if license else UNSAID

@@ -30,6 +30,14 @@ def require_languages(codes: Sequence[str]) -> None:
         raise ConfigError(f"language ({wrong[0]}) is not a language code: give an ISO 639 code, such as en")
 
 
+def read_notes(location: str | None) -> str:
+    """Return the text of a Markdown file, "" without one. Raises ConfigError if it cannot be read."""
+    try:
+        return storage.read_bytes(location).decode() if location else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"notes ({location}) is not a readable text file: {storage.first_line(error)}") from None
+
+
 def require_kinds(kinds: Sequence[str], settings: Pretrain) -> None:
     """Raise ConfigError if a kind of export needs a head or a published architecture that the run does not have."""
     _require_blanks(kinds, settings)

@@ -5,13 +5,13 @@ from pipeline.config.export import Export
 from pipeline.config.publishing import spdx_identifier
 from pipeline.errors import CheckpointError
 from pipeline.export.hub import fetch, push
-from pipeline.export.markdown import public_model_location
+from pipeline.export.markdown import public_model_location, with_notes
 from pipeline.export.tuned_card import tuned_files
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
 from pipeline.fine_tuned.model import open_tuned
 from pipeline.reporting import Report
-from pipeline.saved.checkpoints import TASK
+from pipeline.saved.checkpoints import CARD, TASK
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""
@@ -39,8 +39,10 @@ def require_published_format(config: Export) -> None:
     )
 
 
-def export_tuned(config: Export, location: str, target: str, report: Report) -> None:
+def export_tuned(config: Export, location: str, target: str, notes: str, report: Report) -> None:
     """Publish a fine-tuned model's folder with its card, push it if requested, and report its location.
+
+    `notes` is Markdown of the publisher, for the card.
 
     Raises CheckpointError if the written files do not match their manifest, or if the hub refuses the upload.
     """
@@ -58,6 +60,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             tuned.about, tuned.model, plain=tuned.bottleneck is None, language=config.language,
             license=config.license and spdx_identifier(config.license), repository=config.push_to_hub,
         )  # fmt: skip
+        files[CARD] = with_notes(files[CARD], notes)
         for name, content in files.items():
             storage.write_bytes(str(folder / name), content.encode())
         storage.publish(folder, target, {"checkpoint": location, "kind": ONLY[0], "checked": CHECKED})

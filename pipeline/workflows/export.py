@@ -7,7 +7,7 @@ from pipeline.export import hub, registry, tuned
 from pipeline.export.card import Lineage, corpus_of
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.onnx_graphs import require_onnx
-from pipeline.export.publish import log, mlflow_uri, publish, require_free, require_kinds, require_languages
+from pipeline.export.publish import log, mlflow_uri, publish, read_notes, require_free, require_kinds, require_languages
 from pipeline.export.trained import load_trained
 from pipeline.files import storage
 from pipeline.files.local_files import scratch_folder
@@ -26,24 +26,25 @@ def export(config: Export, report: Report) -> None:
     config = with_absolute_locations(config)
     folder = config.run
     require_languages(config.language)
+    notes = read_notes(config.notes)
     if config.push_to_hub:
         hub.require_hub(config.push_to_hub)
     if tuned.is_tuned(folder):
-        _export_tuned(config, folder, report)
+        _export_tuned(config, folder, notes, report)
     else:
-        _export_run(config, folder, report)
+        _export_run(config, folder, notes, report)
 
 
-def _export_tuned(config: Export, folder: str, report: Report) -> None:
+def _export_tuned(config: Export, folder: str, notes: str, report: Report) -> None:
     """Export a fine-tuned model, as a Hugging Face folder."""
     tuned.require_published_format(config)
     target = tuned.target_of(config, folder)
     storage.require_writable("folder", target.rpartition("/")[0])
     require_free(target, config.replace)
-    tuned.export_tuned(config, folder, target, report)
+    tuned.export_tuned(config, folder, target, notes, report)
 
 
-def _export_run(config: Export, folder: str, report: Report) -> None:
+def _export_run(config: Export, folder: str, notes: str, report: Report) -> None:
     """Export a checkpoint of a pretraining run, in every requested kind."""
     recorded = recorded_run(folder)
     require_kinds(config.kinds, run.settings_of(recorded))
@@ -54,7 +55,7 @@ def _export_run(config: Export, folder: str, report: Report) -> None:
     lineage = Lineage(
         name=folder.rsplit("/", 1)[1], recorded=recorded, summary=run.read_summary(folder), corpus=corpus_of(recorded),
         license=config.license and spdx_identifier(config.license), language=config.language,
-        audit=run.read_audit(folder), repository=config.push_to_hub,
+        audit=run.read_audit(folder), repository=config.push_to_hub, notes=notes,
     )  # fmt: skip
     for kind in config.kinds:
         if kind in FOLDERS:

@@ -281,7 +281,10 @@ def test_a_fine_tuned_model_goes_out_with_a_license_and_without_folders(
         tuned(tmp_path / "trial" / "model", said, tiny_vocabulary),
         tmp_path / "trial" / "exports" / "huggingface",
     )
-    assert main([str(folder), "--license", "MIT", "--language", "en"]) == 0
+    notes = tmp_path / "notes.md"
+    notes.write_text("By me, for **letters**.")
+    assert main([str(folder), "--license", "MIT", "--language", "en", "--notes", str(notes)]) == 0
+    assert "\n\nBy me, for **letters**.\n\n## Use\n" in (target / "README.md").read_text("utf-8")
     assert capsys.readouterr().out == f"huggingface: {target}; checked: read back from its files\n"
     assert (fields(target)["license"], fields(target)["language"]) == ("mit", ["en"]) and storage.damage(
         str(target)

@@ -112,6 +112,19 @@ def test_files_that_are_no_export_are_never_deleted(
     assert mine.read_text() == "words"
 
 
+def test_the_card_has_the_publishers_own_notes(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("## Scores\n\n| Größe | CoLA |\n|---|--:|\n| 12 × 192 | 9.1 |\n", "utf-8")
+    assert main([str(tiny_run), "--folder", str(tmp_path), "--notes", str(notes)]) == 0
+    card = (tmp_path / "huggingface" / "README.md").read_text("utf-8")
+    assert f"\n\n{notes.read_text('utf-8')}\n## Use\n\n" in card and card.count("## Use") == 1
+    notes.write_bytes(b"\xff\xfe")
+    said = refused(capsys, str(tiny_run), "--folder", str(tmp_path / "other"), "--notes", str(notes))
+    assert said.startswith(f"notes ({notes}) is not a readable text file: ") and not (tmp_path / "other").exists()
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         refused(capsys, str(tmp_path))
