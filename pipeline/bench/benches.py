@@ -9,6 +9,7 @@ import ray
 
 from pipeline.bench import serve, stream, text
 from pipeline.bench.windows import split_corpora
+from pipeline.command_line.stopping import interrupt_on_sigterm
 from pipeline.config import bench as settings
 from pipeline.config.checks import require
 from pipeline.config.data import Preparation, VocabularySettings
@@ -91,6 +92,7 @@ def _run_stream(config: settings.Stream, report: Report) -> int:
 
 
 def _run_serve(config: settings.Serve, report: Report) -> int:
+    interrupt_on_sigterm()  # so that the measured server is stopped
     ours = "float32 with onnxruntime" if config.onnx else config.precision
     print(f"{serve.OURS}: {ours}; {serve.PEER}: float32; {config.threads or cores()} threads each")
     print(serve.table(serve.measure(config)))

@@ -18,6 +18,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.command_line.command import Command
+from pipeline.config.checks import require_at_least
 from pipeline.config.finetune import Finetune
 from pipeline.config.locations import Location, with_absolute_locations
 from pipeline.config.recipe import Recipe
@@ -54,6 +55,10 @@ class Settings:
     learning_rate: float = 3e-4
     repetitions: int = 3
     """Trainings per side, each with another seed."""
+
+    def __post_init__(self) -> None:
+        require_at_least("rows", self.rows, 1)
+        require_at_least("repetitions", self.repetitions, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

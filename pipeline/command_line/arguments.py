@@ -137,7 +137,7 @@ class Known:
         kind = kind_in(text, self.choices)
         if extra is not None or kind is not None:
             return Argument(text=text, extra=extra, kind=kind), 0
-        if text.startswith("-") or not self.positional:
+        if not self.positional or (OPTION.match(text) and " " not in text):
             raise ConfigError(self.unexpected(text))
         option = self.positional.pop(0)
         converted(option.path, option.hint, (text,))

@@ -34,6 +34,8 @@ class Tracker:
         """The MlflowClient; None before `start`."""
         self.run_id = ""
         self.run_name = ""
+        self.every: str | None = None
+        """The tracking.every that the MLflow run began with; None if it is not known."""
         self.pending: list[Metric] = []
         self.points: dict[str, dict[int, float]] = {}
         """Metric -> step -> value, for all points that MLflow has and all points to be sent."""
@@ -64,6 +66,7 @@ class Tracker:
             self.client, self.run_id = open_client(run.uri), run.run_id
             mlflow_run = self.client.get_run(run.run_id)
             self.run_name = mlflow_run.info.run_name
+            self.every = mlflow_run.data.params.get("tracking.every")
             for key in mlflow_run.data.metrics:
                 self.points[key] = {
                     metric.step: metric.value for metric in self.client.get_metric_history(run.run_id, key)
@@ -77,8 +80,14 @@ class Tracker:
         self.sender.start()
 
     def missing_losses(self, steps: int, every: int) -> int:
-        """Return how many logged steps (the multiples of `every` up to `steps`) have no loss in MLflow."""
-        return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
+        """Return how many logged steps have no loss in MLflow: multiples of `every` up to `steps`, but none before the
+        first that it has, because an MLflow run may begin there. 0 if the MLflow run began with another `every`.
+        """
+        known = self.points.get("train/loss", {})
+        if self.every not in (None, str(every)):
+            return 0
+        first = -(-min(known, default=every) // every) * every
+        return sum(step not in known for step in range(first, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Buffer the metrics of a step, except for metrics that were logged for this step before; return at once."""

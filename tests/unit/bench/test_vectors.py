@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.bench import finetune
 from pipeline.bench.vectors import PEER, VectorBench, _sides, lowest_cosine, read_texts, verdict
 from pipeline.errors import ConfigError
 
@@ -28,6 +29,13 @@ def test_the_first_texts_that_are_not_empty_are_read(tmp_path: Path) -> None:
 def test_numbers_below_one_are_refused(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         VectorBench(checkpoint="/none", input="/none", **{name: 0})
+    assert str(refused.value) == f"{name} (0) must be at least 1"
+
+
+@pytest.mark.parametrize("name", ["rows", "repetitions"])
+def test_fine_tunings_to_time_are_at_least_one(name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        finetune.Settings(checkpoint="/none", **{name: 0})
     assert str(refused.value) == f"{name} (0) must be at least 1"
 
 

@@ -15,6 +15,7 @@ from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.pictures import Ranks
 from pipeline.config.show import Seen
 from pipeline.config.training import AdamW, ConstantRate, Lamb, LinearDecay
 from pipeline.errors import ConfigError
@@ -277,6 +278,9 @@ def test_plain_words_have_the_types_of_the_required_settings() -> None:
     assert seen.read(["RUN", "--row", "2", "5"]) == Seen(folder="RUN", step=5, row=2)
     with pytest.raises(ConfigError, match=r"^step \('x'\) must be a whole number$"):
         seen.words(["RUN", "x"])
+    assert [word.values for word in seen.words(["-5 degrees is cold.", "-1"])] == [("-5 degrees is cold.",), ("-1",)]
+    ranks = Command(prog="show", about="", settings=Ranks, positional=True)
+    assert ranks.read(["BEFORE", "AFTER", "-inf loss after a step"]).query == "-inf loss after a step"
 
 
 @dataclass(frozen=True, kw_only=True)

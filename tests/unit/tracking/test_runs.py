@@ -307,6 +307,17 @@ def test_a_second_tracker_drops_the_steps_that_are_there(new_run: NewRun, quick:
     assert [second.missing_losses(steps, every) for steps, every in ((3, 1), (5, 1), (5, 2), (0, 1))] == [0, 2, 1, 0]
 
 
+def test_steps_that_were_never_to_be_logged_are_not_missing(new_run: NewRun, quick: None) -> None:
+    run, tracker = new_run("extended"), Tracker("job")
+    tracker.start(run)
+    for step in (40, 60):  # the MLflow run began at step 40
+        tracker.log(step, {"train/loss": 1.0})
+    assert tracker.missing_losses(70, 10) == 2
+    tracker.every = "20"
+    assert [tracker.missing_losses(70, every) for every in (10, 20)] == [0, 0]
+    tracker.finish("FINISHED")
+
+
 def test_points_logged_while_the_server_is_away_arrive_later(
     new_run: NewRun, quick: None, away: Callable[[bool], None]
 ) -> None:
