@@ -25,10 +25,12 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.command_line.environment import set_ray_defaults
     from pipeline.config.ablations import ABLATIONS
     from pipeline.reporting import print_line
+    from pipeline.workflows.inputs import check_inputs
 
     named = "\n".join(f"  {name:10} {', '.join(row.label for row in each.rows)}" for name, each in ABLATIONS.items())
     config = read_ablate(arguments, f"{__doc__}\nAblations by name, and their variants:\n{named}")
     set_ray_defaults()
+    check_inputs(config)
     from pipeline.workflows.ablate import ablate
 
     print("", *ablate(config, print_line), sep="\n")

@@ -11,6 +11,7 @@ from pipeline.config.ablate import Ablate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import OF_WORDS
+from pipeline.config.placement import Placement
 from pipeline.config.training import ConstantRate
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import ConfigError
@@ -30,6 +31,8 @@ TIMED_STEPS = 60
 """Steps of the short run that times a variant."""
 TIMING = "ablation timing"
 """MLflow experiment of the short runs."""
+COMPUTED = ("precision", "residual", "compile", "graphs", "flash_attention", "recompute", "recompute_products")
+"""Settings of placement that change how a step is computed."""
 
 
 def with_token_budget(
@@ -55,11 +58,16 @@ def with_token_budget(
 def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, report: Report) -> list[Variant]:
     """Return the variants with as many steps as fit into config.minutes; a short run measures the time per step.
 
-    If device or threads are set, they are in the short run's name, because a step takes another time with others.
+    If workers, device, threads or settings in COMPUTED are set, they are in the short run's name, because a step takes
+    another time with others.
     """
     assert config.minutes is not None
-    device, threads = config.placement.device, config.placement.threads
+    device, threads, workers = config.placement.device, config.placement.threads, config.workers
     on = f"-{device}" * (device != "auto") + f"-{threads}-threads" * (threads is not None)
+    on += f"-{workers}-workers" * (workers != 1)
+    for name in COMPUTED:
+        value = getattr(config.placement, name)
+        on += f"-{name}-{value}" * (value != getattr(Placement, name))
     sized = []
     for variant in variants:
         timed = _short(variant.config)

@@ -21,8 +21,9 @@ from pipeline.finetune.table import Reported
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
 from pipeline.saved.naming import grows
-from pipeline.saved.run import read_run, read_summary, run_folder
+from pipeline.saved.run import VOCABULARY, read_run, read_summary, run_folder
 from pipeline.tasks.units import is_share
+from pipeline.text.vocabulary_loading import load_vocabulary
 
 LOSS, BITS = "held-out loss", "bits per byte"
 BLIMP = {"pll": "BLiMP PLL", "pll_word_l2r": "BLiMP PLL-word-l2r"}
@@ -54,6 +55,8 @@ class Outcome:
     mlflow_run_id: str
     vocabulary: str | None = None
     """Fingerprint of the run's vocabulary; None if it is not known."""
+    letters: tuple[bool, bool] | None = None
+    """Whether the run's vocabulary lower-cases text, and whether it removes accents; None if it is not known."""
     scores: dict[str, float] = field(default_factory=dict)
     """Name of a score -> value; an accuracy is between 0 and 1."""
 
@@ -100,8 +103,18 @@ def outcome_of(
         trained=baseline is None or loss is None or baseline - loss >= PLATEAU_NATS,
         mlflow_run_id=summary["mlflow_run_id"],
         vocabulary=recorded["identity"].get("vocabulary.fingerprint") if recorded else None,
+        letters=_letters_of(storage.join(run_folder(run), VOCABULARY)),
         scores=scores,
     )
+
+
+def _letters_of(location: str) -> tuple[bool, bool] | None:
+    """Return what a run's vocabulary does to the letters of a text, as in Outcome; None if its files are not whole."""
+    if storage.damage(location) is not None:
+        return None
+    vocabulary = load_vocabulary(location, None)
+    strips = vocabulary.lowercase if vocabulary.strip_accents is None else vocabulary.strip_accents
+    return vocabulary.lowercase, strips
 
 
 def heldout_scores(after: dict[str, float]) -> dict[str, float]:

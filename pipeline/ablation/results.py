@@ -112,8 +112,8 @@ def _cells(first: Variant, first_runs: Sequence[Outcome], variant: Variant, runs
         if len(known) < len(values):
             continue
         cell = Cell(median=statistics.median(known), low=min(known), high=max(known))
-        same = first_runs[0].vocabulary is not None and first_runs[0].vocabulary == runs[0].vocabulary
-        if variant is not first and len(paired) == len(known) and comparable(score, first, variant, same):
+        comparison = variant is not first and len(paired) == len(known)
+        if comparison and comparable(score, first, variant, first_runs[0], runs[0]):
             enough = len(known) >= INTERVAL_SEEDS
             cell = replace(
                 cell,
@@ -129,30 +129,32 @@ def _without_interval(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean=statistics.fmean(b) - statistics.fmean(a), low=-float("inf"), high=float("inf"))
 
 
-def comparable(score: str, first: Variant, other: Variant, same_vocabulary: bool) -> bool:
-    """Return whether a score measures the same thing for both variants.
+def comparable(score: str, first: Variant, other: Variant, run: Outcome, other_run: Outcome) -> bool:
+    """Return whether a score measures the same thing for both variants; the outcomes are those of a run of each.
 
     A run with `init` has the vocabulary of that model. So if the variants have different ones, the losses and bits are
-    comparable only with `same_vocabulary`: the runs are known to have the same vocabulary.
+    comparable only if the runs are known to have the same vocabulary.
 
     Held-out loss: each variant masks the held-out text with the sampling settings of its last phase. So these settings
     and the vocabulary must be the same in both variants. Only `copies` may differ, because held-out rows always come
     from epoch 0.
 
     Bits per byte: the same words are masked if the maximum lengths are equal. Both vocabularies must also treat case
-    and accents alike. The sentences may still differ a little, because a variant skips a sentence if its vocabulary
-    splits the sentence into more tokens than the maximum length.
+    and accents alike; settings alone do not tell, because their defaults depend on the kind, the file and the corpus.
+    The sentences may still differ a little, because a variant skips a sentence if its vocabulary splits the sentence
+    into more tokens than the maximum length.
     """
     a, b = first.config, other.config
+    same_vocabulary = run.vocabulary is not None and run.vocabulary == other_run.vocabulary
     if score in (LOSS, BITS) and a.init != b.init and not same_vocabulary:
         return False
     if score == LOSS:
         same = [replace(config.all_phases[-1].sampling, copies=None) for config in (a, b)]
         return same[0] == same[1] and a.vocabulary == b.vocabulary and _predicts_masked(first, other)
     if score == BITS:
-        letters = [(config.vocabulary.lowercase, config.vocabulary.strip_accents) for config in (a, b)]
-        lengths = a.sampling.maximum_length == b.sampling.maximum_length
-        return letters[0] == letters[1] and lengths and _predicts_masked(first, other)
+        known = run.letters is not None and other_run.letters is not None
+        letters = run.letters == other_run.letters if known else a.vocabulary == b.vocabulary
+        return letters and a.sampling.maximum_length == b.sampling.maximum_length and _predicts_masked(first, other)
     return True
 
 

@@ -12,7 +12,8 @@ from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
 from pipeline.files import storage
-from pipeline.grid.runs import metric_names
+from pipeline.grid.runs import metric_names, report_failure
+from pipeline.reporting import Report
 from pipeline.tracking.runs import DESCRIPTION, MlflowRun, open_client, open_run
 
 if TYPE_CHECKING:  # an ablation should start without matplotlib
@@ -31,6 +32,7 @@ class AblationRun:
     mlflow: MlflowRun
     name: str
     folder: str
+    report: Report
     children: dict[str, str] = field(default_factory=dict)
     """Label of a variant -> id of its child run."""
 
@@ -40,10 +42,10 @@ class AblationRun:
 
 
 @contextmanager
-def tracked_ablation(config: Ablate, name: str, folder: str, uri: str) -> Generator[AblationRun]:
+def tracked_ablation(config: Ablate, name: str, folder: str, uri: str, report: Report) -> Generator[AblationRun]:
     """Continue the ablation's MLflow run, or create the run with the ablation's settings as parameters.
 
-    At the end, set the MLflow run's status: FINISHED, FAILED or KILLED.
+    At the end, set the MLflow run's status: FINISHED, FAILED or KILLED. If MLflow does not work then, report it.
 
     Raises ConfigError if the MLflow server does not work.
     """
@@ -54,7 +56,8 @@ def tracked_ablation(config: Ablate, name: str, folder: str, uri: str) -> Genera
         uri, EXPERIMENT, name, known.get("run_id"), flatten(config), {DESCRIPTION: f"Ablation **{name}**"}
     )
     same = mlflow.run_id == known.get("run_id")
-    run = AblationRun(mlflow=mlflow, name=name, folder=folder, children=dict(known.get("children", {})) if same else {})
+    children = dict(known.get("children", {})) if same else {}
+    run = AblationRun(mlflow=mlflow, name=name, folder=folder, report=report, children=children)
     _record(run)
     status = "FAILED"
     try:
@@ -64,7 +67,8 @@ def tracked_ablation(config: Ablate, name: str, folder: str, uri: str) -> Genera
         status = "KILLED"
         raise
     finally:
-        run.client.set_terminated(mlflow.run_id, status)
+        with report_failure(report, "the ablation's end"):
+            run.client.set_terminated(mlflow.run_id, status)
 
 
 def _record(run: AblationRun) -> None:
@@ -74,14 +78,18 @@ def _record(run: AblationRun) -> None:
 
 
 def log_result(run: AblationRun, result: AblationResult, figure: "Figure") -> None:
-    """Log the table and the picture to the ablation's run, and each variant's scores to the variant's child run."""
-    text, client = markdown(result), run.client
-    client.log_text(run.mlflow.run_id, text, "table.md")
-    client.log_dict(run.mlflow.run_id, as_json(result), "ablation.json")
-    client.log_figure(run.mlflow.run_id, figure, "differences.png")
-    client.set_tag(run.mlflow.run_id, DESCRIPTION, text)
-    for row in result.rows:
-        _log_variant(run, row)
+    """Log the table and the picture to the ablation's run, and each variant's scores to the variant's child run.
+
+    If MLflow does not work, report it.
+    """
+    with report_failure(run.report, "the result"):
+        text, client = markdown(result), run.client
+        client.log_text(run.mlflow.run_id, text, "table.md")
+        client.log_dict(run.mlflow.run_id, as_json(result), "ablation.json")
+        client.log_figure(run.mlflow.run_id, figure, "differences.png")
+        client.set_tag(run.mlflow.run_id, DESCRIPTION, text)
+        for row in result.rows:
+            _log_variant(run, row)
 
 
 def _log_variant(run: AblationRun, row: ResultRow) -> None:

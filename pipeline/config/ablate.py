@@ -83,6 +83,10 @@ class Ablate(Pretrain):
             f"task ({', '.join(self.task) or 'none'}) and data ({self.data}), the folder of its files, belong "
             "together: give both",
         )
+        require(
+            "glue" not in self.task,
+            "task (glue) is several tasks, each with scores of its own: name each, such as --task cola --task sst2",
+        )
         super().__post_init__()
 
     @property

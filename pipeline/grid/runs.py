@@ -174,17 +174,17 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
                 f"MLflow is unavailable ({parent.problem}): {len(parent.waiting)} trials are not logged; "
                 "run the same command again to log them"
             )
-        with _report_failure(parent, "the grid's end"):
+        with report_failure(parent.say, "the grid's end"):
             open_client(parent.uri).set_terminated(parent.run_id, status)
 
 
 @contextmanager
-def _report_failure(parent: GridRun, what: str) -> Generator[None]:
+def report_failure(report: Report, what: str) -> Generator[None]:
     """Report an MLflow error in one line instead of raising it; `what` names the thing that could not be logged."""
     try:
         yield
-    except Exception as error:  # a failing tracker must not end a grid
-        parent.say(f"{what} could not be logged to MLflow: {storage.first_line(error)}")
+    except Exception as error:  # a failing tracker must not end a job
+        report(f"{what} could not be logged to MLflow: {storage.first_line(error)}")
 
 
 def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
@@ -323,7 +323,7 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
     """Log the result table to the grid's run: as Markdown, as an MLflow table, as a picture and as metrics."""
-    with _report_failure(parent, "the table"):
+    with report_failure(parent.say, "the table"):
         client = open_client(parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
         columns = (
@@ -373,7 +373,7 @@ def _log_picture(client: MlflowClient, parent: GridRun, rows: Sequence[Reported]
 
 def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float]) -> None:
     """Log the scores of a task's selected model on a split as metrics of the grid's run."""
-    with _report_failure(parent, f"the scores on {split}"):
+    with report_failure(parent.say, f"the scores on {split}"):
         now = int(time.time() * 1000)
         names = metric_names(f"{task}/{split} {name}" for name in scores)
         points = [Metric(name, value, now, 0) for name, value in zip(names.values(), scores.values(), strict=True)]

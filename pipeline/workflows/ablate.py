@@ -37,7 +37,7 @@ def ablate(config: Ablate, report: Report) -> list[str]:
     name, config = ablation_name(config, variants), with_absolute_locations(config)
     folder, uri = storage.join(config.output, FOLDER, name), tracking_uri(config.tracking.uri, config.output)
     sized = _with_budget(config, variants, report)
-    with tracked_ablation(config, name, folder, uri) as run:
+    with tracked_ablation(config, name, folder, uri, report) as run:
         result = result_of(name, config.budget, sized, _run_all(config, sized, uri, report))
         from pipeline.ablation.picture import draw  # imported here, so that runs start without matplotlib
 

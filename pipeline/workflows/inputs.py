@@ -6,9 +6,11 @@ The job reads the files again. So it alone reads files at URLs and large files, 
 
 import os
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from pipeline.adapt.queries import given_queries
+from pipeline.config.ablate import Ablate
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
 from pipeline.config.finetune import Finetune
@@ -24,6 +26,7 @@ from pipeline.embed.pairs import open_pairs
 from pipeline.embed.texts import InputColumns, require_columns, text_files
 from pipeline.embed.vectors import open_vectors
 from pipeline.errors import DataError
+from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
 from pipeline.files import storage
 from pipeline.files.locations import is_url
 from pipeline.fine_tuned.record import saved_task_at
@@ -32,6 +35,7 @@ from pipeline.predict.columns import choice_names, match_columns, require_form
 from pipeline.predict.inputs import inputs_of, parts_of
 from pipeline.predict.output import require_free
 from pipeline.predict.score import of_file, pairs_of, task_of, triplets_of
+from pipeline.reporting import print_line
 from pipeline.tables.bad_rows import OPTION, BadRows
 from pipeline.tasks import known
 from pipeline.tasks.choice_tables import choice_cells
@@ -47,6 +51,16 @@ MOST_FILES = 20
 def check_inputs(config: Any) -> None:
     """Raise PipelineError, as the job of these settings would, for files, columns and labels that it refuses."""
     CHECKS[type(config)](with_absolute_locations(config))
+
+
+def _check_ablate(config: Ablate) -> None:
+    """Check that the tasks have their files, and the minimal pairs, which are downloaded if their folder is missing."""
+    if (names := known.require_known(config.task)) and config.data is not None:
+        for task, split in product(known.tasks_in(config.data, names), ("train", "dev")):
+            if known.split_location(config.data, task.split(split)) is None:
+                known.read_items(task, config.data, split)  # raises the error that names the file
+    if config.blimp is not None and not is_url(config.blimp):
+        select(read_blimp(config.blimp, print_line), config.blimp_pairs)
 
 
 def _check_finetune(config: Finetune) -> None:
@@ -133,6 +147,7 @@ def _are_small(*locations: str | None) -> bool:
 
 
 CHECKS: dict[type, Callable[[Any], None]] = {
+    Ablate: _check_ablate,
     Adapt: _check_adapt,
     Compare: _check_finetune,
     Embed: _check_embed,

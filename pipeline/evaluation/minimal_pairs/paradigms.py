@@ -223,4 +223,5 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
         try:
             os.rename(complete, folder)
         except OSError as error:
-            raise ConfigError(f"{setting} {folder} cannot be written: {storage.first_line(error)}") from error
+            if not set(PARADIGMS) <= set(_paradigm_names(folder)):  # else another process has downloaded them meanwhile
+                raise ConfigError(f"{setting} {folder} cannot be written: {storage.first_line(error)}") from error

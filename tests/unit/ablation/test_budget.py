@@ -143,9 +143,14 @@ def test_minutes_become_steps_by_a_short_run_of_each_variant() -> None:
     assert [variant.run(6).steps for variant in sized] == [1_200, 600]  # 120 s at 0.1 s and 0.2 s per step
     assert {short.steps for short in asked} == {60} and {short.seed for short in asked} == {5}
     assert all(str(short.name).startswith("timing-p-") for short in asked)
-    placed = ("--placement.threads", "2", "--placement.device", "cpu")
-    with_time_budget(variants[:1], read_ablate(["dropout", "--minutes", "2", *placed], ""), train, lambda line: None)
-    assert str(asked[-1].name).startswith("timing-cpu-2-threads-p-")
+    for words, named in (
+        ("--placement.threads 2 --placement.device cpu", "cpu-2-threads"),
+        ("--placement.precision float32 --workers 2", "2-workers-precision-float32"),
+        ("--placement.graphs off --placement.compile off --workers 1..2", "1..2-workers-compile-off-graphs-off"),
+    ):
+        base = read_ablate(["dropout", "--minutes", "2", *words.split()], "")
+        with_time_budget(variants[:1], base, train, lambda line: None)
+        assert str(asked[-1].name).startswith(f"timing-{named}-p-")
 
 
 @pytest.mark.parametrize("preset", ["encoder-xs", "modernbert-base"])

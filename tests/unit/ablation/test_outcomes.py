@@ -20,8 +20,11 @@ from pipeline.reporting import no_op
 from pipeline.saved.naming import with_name
 from pipeline.saved.run import SUMMARY as SUMMARY_FILE
 from pipeline.saved.run import run_folder, write_run
+from pipeline.text.training import train_vocabulary
+from pipeline.train.run_identity import save_run_vocabulary
 from pipeline.workflows.ablate import _run_all
 from pipeline.workflows.speedrun import speedrun
+from tests.conftest import text_of
 
 SUMMARY: dict[str, Any] = {
     "name": "run-a",
@@ -92,6 +95,25 @@ def test_scores_of_a_run(tmp_path: Path) -> None:
         2,
         1,
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "letters"),
+    [
+        ({"lowercase": True}, (True, True)),
+        ({"lowercase": False}, (False, False)),
+        ({"lowercase": True, "strip_accents": False}, (True, False)),
+        ({"kind": "byte-bpe", "lowercase": False}, (False, False)),
+        ({"kind": "unigram", "lowercase": True}, (True, True)),
+    ],
+)
+def test_an_outcome_says_what_the_vocabulary_of_the_run_does_to_letters(
+    settings: dict[str, Any], letters: tuple[bool, bool], tmp_path: Path
+) -> None:
+    asked = config(tmp_path)
+    vocabulary = train_vocabulary(map(text_of, range(30)), size=300, **settings)
+    save_run_vocabulary(run_folder(variants_of(asked)[0].run(3)), vocabulary, 32)
+    assert [outcome(Scorers(), asked, number).letters for number in (0, 1)] == [letters, None]
 
 
 def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> None:

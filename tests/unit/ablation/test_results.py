@@ -40,6 +40,7 @@ def outcomes(*scores: dict[str, float], **changed: object) -> list[Outcome]:
                 "epochs": 2,
                 "trained": True,
                 "mlflow_run_id": f"id-{seed}",
+                "letters": (True, True),
                 "scores": values,
             }
             | changed
@@ -118,7 +119,6 @@ def test_two_seeds_are_an_anecdote_without_an_interval() -> None:
         (LOSS, replace(BASE, vocabulary=VocabularySettings(size=4_096)), False),
         (BITS, replace(BASE, sampling=Sampling(pairs=SingleSegment())), True),
         (BITS, replace(BASE, vocabulary=VocabularySettings(size=4_096)), True),
-        (BITS, replace(BASE, vocabulary=VocabularySettings(lowercase=False)), False),
         (BITS, replace(BASE, sampling=Sampling(maximum_length=64)), False),
         (BITS, PRESETS["electra-tiny"], False),
         (PLL, replace(BASE, sampling=Sampling(maximum_length=64, pairs=SingleSegment())), True),
@@ -143,6 +143,26 @@ def test_models_to_start_from_are_compared_if_their_vocabulary_is_the_same(
     runs = [outcomes(*scores, vocabulary=None if vocabulary is None else "v"), outcomes(*scores, vocabulary=vocabulary)]
     cell = result_of("over-0", "1M tokens", variants, runs).rows[1].cells[score]
     assert (cell.difference is not None) == compared
+
+
+@pytest.mark.parametrize(
+    ("letters", "settings", "compared"),
+    [
+        ((True, True), {"kind": "byte-bpe", "lowercase": True}, True),
+        ((True, False), {"strip_accents": False}, False),
+        ((False, False), {"kind": "byte-bpe"}, False),
+        ((False, False), {}, False),
+        (None, {"kind": "byte-bpe"}, False),
+        (None, {}, True),
+    ],
+)
+def test_bits_are_compared_if_both_vocabularies_do_the_same_to_letters(
+    letters: tuple[bool, bool] | None, settings: dict, compared: bool
+) -> None:
+    variants = [variant("a"), variant("b", replace(BASE, vocabulary=replace(BASE.vocabulary, **settings)))]
+    scores = of(BITS, 1.0, 2.0, 3.0)
+    result = result_of("over-0", "1M tokens", variants, [outcomes(*scores), outcomes(*scores, letters=letters)])
+    assert (result.rows[1].cells[BITS].difference is not None) == compared
 
 
 def test_sizes_are_medians_over_seeds() -> None:

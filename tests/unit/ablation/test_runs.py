@@ -1,6 +1,8 @@
 """An ablation in MLflow and in its folder."""
 
 import json
+import sqlite3
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from pipeline.ablation.results import AblationResult, result_of
 from pipeline.ablation.runs import RUNS, log_result, tracked_ablation
 from pipeline.ablation.variants import variants_of
 from pipeline.config.ablate import Ablate
+from pipeline.reporting import no_op
 from tests.conftest import new_store
 
 PLL = "BLiMP PLL"
@@ -56,7 +59,7 @@ def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_
     ids = set()
     for seeds in (1, 3):
         known = result(asked, seeds)
-        with tracked_ablation(asked, "dropout-0", folder, uri) as run:
+        with tracked_ablation(asked, "dropout-0", folder, uri, no_op) as run:
             log_result(run, known, draw(known))
         ids |= {run.mlflow.run_id, *run.children.values()}
     assert len(ids) == 3
@@ -89,7 +92,7 @@ def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_
 def test_names_of_scores_are_logged_as_mlflow_takes_them(tmp_path: Path, uri: str) -> None:
     asked = config(tmp_path)
     known = result(asked, 1, "mind dev ndcg@10")
-    with tracked_ablation(asked, "dropout-0", str(tmp_path / "ablations"), uri) as run:
+    with tracked_ablation(asked, "dropout-0", str(tmp_path / "ablations"), uri, no_op) as run:
         log_result(run, known, draw(known))
     child = MlflowClient(tracking_uri=uri).get_run(run.children["0"])
     assert "mind dev ndcg_10/median" in child.data.metrics
@@ -97,9 +100,26 @@ def test_names_of_scores_are_logged_as_mlflow_takes_them(tmp_path: Path, uri: st
 
 def test_an_ablation_that_stops_is_told_so(tmp_path: Path, uri: str) -> None:
     for error, status in ((KeyboardInterrupt, "KILLED"), (ValueError, "FAILED")):
-        with pytest.raises(error), tracked_ablation(config(tmp_path), "dropout-0", str(tmp_path), uri) as run:
+        with pytest.raises(error), tracked_ablation(config(tmp_path), "dropout-0", str(tmp_path), uri, no_op) as run:
             raise error
         assert MlflowClient(tracking_uri=uri).get_run(run.mlflow.run_id).info.status == status
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
+def test_an_mlflow_that_is_away_at_the_end_is_reported(tmp_path: Path, error: type[BaseException] | None) -> None:
+    asked, said, uri = config(tmp_path), list[str](), new_store(tmp_path)
+    known = result(asked, 1)
+    with pytest.raises(error) if error else nullcontext():
+        with tracked_ablation(asked, "dropout-0", str(tmp_path), uri, said.append) as run:
+            with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+                database.execute("ALTER TABLE runs RENAME TO elsewhere")
+            log_result(run, known, draw(known))
+            if error:
+                raise error
+    assert [line.partition(" could not be logged to MLflow: ")[0] for line in said] == [
+        "the result",
+        "the ablation's end",
+    ]
 
 
 def test_table_picture_and_values_are_written(tmp_path: Path) -> None:

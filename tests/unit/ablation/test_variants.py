@@ -144,6 +144,7 @@ REFUSED = [
     (["--ablation", "pairs", *TOKENS], "ablation is the first word of the command"),
     (["pairs", *TOKENS, "--preset", "bert-tny"], r"preset \(bert-tny\) does not exist; did you mean bert-tiny\?"),
     (["pairs", *TOKENS, "--task", "sst2"], r"task \(sst2\) and data \(None\).* belong together: give both"),
+    (["pairs", *TOKENS, "--task", "sst2", "--task", "glue", "--data", "d"], r"task \(glue\) is several tasks, .*: name each, such as"),
     (["pairs", *TOKENS, "--seeds", "0"], r"seeds \(0\) must be at least 1"),
     ([*over("foo"), *TOKENS], r"over \(foo\) must be NAME=VALUE,VALUE"),
     ([*over("sampling.copies=1,,2"), *TOKENS], r"over \(sampling.copies=1,,2\) must be NAME=VALUE,VALUE"),

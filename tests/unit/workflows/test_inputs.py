@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.config.ablate import Ablate
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
 from pipeline.config.finetune import Finetune
@@ -58,7 +59,9 @@ def commands(folder: Path) -> dict[str, list[str]]:
     """Return a command of each job that names the column `absent`."""
     rows, model, output = str(folder / "rows.jsonl"), str(folder / "model"), str(folder / "output")
     label = ["--label", "mood"]
+    tasks = ["--task", "sst2", "--data", str(folder / "absent")]
     return {
+        "ablate": ["dropout", "--tokens", "1M", *tasks, "--output", output],
         "adapt": ["--corpus", f"{rows}::column=absent", "--init", model, "--output", output],
         "compare": ["--checkpoint", model, "--random-weights", "--train", rows, "--text", "absent", *label],
         "embed": ["--checkpoint", model, "--input", rows, "--text", "absent", "--output", output],
@@ -163,3 +166,23 @@ def test_vectors_without_texts_are_refused_for_mining(folder: Path) -> None:
     check_inputs(Mine(**settings, vectors=str(folder / "vectors"), text="review", pair="other"))
     with pytest.raises(DataError, match=r"model\) is not a folder of vectors"):
         check_inputs(Mine(**settings, vectors=str(folder / "model"), text="review", pair="other"))
+
+
+def test_tasks_and_minimal_pairs_of_an_ablation_are_checked(folder: Path) -> None:
+    (folder / "SST-2").mkdir()
+    (folder / "SST-2/train.tsv").write_text("sentence\tlabel\nkar\t0\nmir\t1\n")
+    pairs = folder / "pairs/order.jsonl"
+    pairs.parent.mkdir()
+    pairs.write_text('{"sentence_good": "kar mir", "sentence_bad": "mir kar"}\n')
+    of_task = {"data": str(folder)}
+    for settings, message in (
+        ({"task": ("sst",), **of_task}, r"task \(sst\) is unknown; did you mean sst2\?"),
+        ({"task": ("sst2", "rte"), **of_task}, r"SST-2/dev.tsv \(split dev of sst2\) does not exist; .* has train.tsv"),
+        ({"blimp": str(folder / "SST-2")}, "blimp .* lacks 67 of BLiMP's 67 files"),
+        ({"blimp": str(pairs.parent)}, "order.jsonl has 1 of its 1 pairs in the selection even"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=message):
+            check_inputs(Ablate(ablation="dropout", tokens="1M", **settings))
+    (folder / "SST-2/dev.tsv").write_text("sentence\tlabel\nkar\t0\n")
+    pairs.write_text(3 * pairs.read_text())
+    check_inputs(Ablate(ablation="dropout", tokens="1M", task=("sst2", "builtin"), **of_task, blimp=str(pairs.parent)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.errors import ConfigError, DataError
 from pipeline.evaluation.minimal_pairs import paradigms
 from pipeline.evaluation.minimal_pairs.paradigms import (
     PAIRS,
@@ -170,4 +170,13 @@ def test_a_download_is_whole_or_not_there(served: str, blimp: Path, tmp_path: Pa
     (blimp / "causative.jsonl").unlink()
     with pytest.raises(DataError, match=r"causative\.jsonl cannot be downloaded \(404"):
         download(str(tmp_path / "other"), print, served)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["blimp", "new"]
+
+
+def test_a_folder_that_another_process_has_downloaded_meanwhile_is_kept(served: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        download(str(tmp_path / "new"), print, served)
+    (tmp_path / "new" / "causative.jsonl").unlink()
+    with pytest.raises(ConfigError, match="blimp .*new cannot be written: .*not empty"):
+        download(str(tmp_path / "new"), print, served)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blimp", "new"]
