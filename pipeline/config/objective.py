@@ -23,6 +23,8 @@ from pipeline.config.needs import (
     Choice,
 )
 
+SHARED_SIZES = ("width", "heads", "feed_forward")
+"""Sizes of a generator that are the same share of the model's, rounded."""
 OF_WORDS, OF_VECTORS = "masked words", "text vectors"
 """Kinds of teachers, by what they give the student."""
 
@@ -153,16 +155,32 @@ class Replaced(AnyObjective):
 
     def require_generator(self, model: Model, generator: Model, location: str) -> None:
         """Raise ConfigError if the objective's generator would have other sizes than `generator`."""
-        wanted = self.generator_of(model)
-        for name in ("layers", "width", "heads", "feed_forward"):
+        wanted, share = self.generator_of(model), generator_share(model, generator)
+        for name in ("layers", *SHARED_SIZES):
             mine, theirs = getattr(wanted, name), getattr(generator, name)
-            setting, of = ("generator_depth", "layers") if name == "layers" else ("generator_share", "width")
+            setting = "generator_depth" if name == "layers" else "generator_share"
+            fitting = f"{generator.layers / model.layers:.4g}" if name == "layers" else share
+            remedy = (
+                f"set objective.{setting} {fitting}" if fitting else "no share gives its sizes, choose another init"
+            )
             require(
                 mine == theirs,
                 f"objective.{setting} ({getattr(self, setting)}) gives a generator with {name} {mine}, but the "
-                f"generator of init {location} has {theirs}: "
-                f"set objective.{setting} {getattr(generator, of) / getattr(model, of):.4g}",
+                f"generator of init {location} has {theirs}: {remedy}",
             )
+
+
+def generator_share(model: Model, generator: Model) -> float | None:
+    """Return an objective.generator_share that gives the sizes of `generator`, with few digits; None if none does.
+
+    As `generator_of` rounds each size, the shares between `low` and `high` do.
+    """
+    sizes = [(getattr(generator, name), getattr(model, name)) for name in SHARED_SIZES]
+    low = max(((size - 0.5) / whole for size, whole in sizes if size > 1), default=0.0)
+    high = min((size + 0.5) / whole for size, whole in sizes)
+    shares = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
+    fitting = (share for share in shares if all(max(1, round(share * whole)) == size for size, whole in sizes))
+    return next((share for share in fitting if share <= 1), None)
 
 
 @dataclass(frozen=True, kw_only=True)

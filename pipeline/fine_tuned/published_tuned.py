@@ -32,7 +32,7 @@ from pipeline.saved.checkpoints import CONFIG
 from pipeline.saved.model import SavedModel, head_of
 from pipeline.saved.task_heads import is_task_head, task_heads
 from pipeline.saved.tensors import errors_with_location
-from pipeline.saved.weights import padding_rows, tensors_named
+from pipeline.saved.weights import tensors_named
 from pipeline.tasks.labels import default_labels
 from pipeline.tasks.prepared import resolved_cutting
 from pipeline.tasks.task import Task
@@ -72,8 +72,8 @@ def of_published(saved: SavedModel) -> TunedModel:
 
 
 def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary has one entry per word embedding, not counting padding rows."""
-    if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
+    """Raise CheckpointError if an entry of the model's own vocabulary has no word embedding; surplus rows are unused."""
+    if rows < vocabulary.size:
         raise CheckpointError(
             f"the weights have {rows:,} word embeddings, but the vocabulary has {vocabulary.size:,} entries: "
             "put the vocabulary that the model was trained with into its folder"

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from pipeline.batch import MaskedBatch
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
-from pipeline.config.objective import Replaced
+from pipeline.config.objective import Replaced, generator_share
 from pipeline.errors import CheckpointError
 from pipeline.model.embeddings import AddedEmbedding
 from pipeline.model.encoder import Encoder, initialize
@@ -109,12 +109,12 @@ class ReplacedTokens(Pretraining):
     ) -> "ReplacedTokens":
         """Return a module that is not trained and whose generator has the settings `generator`.
 
-        `sharing` is the field SHARING of the discriminator's config.json. The width and layers of `generator` determine
+        `sharing` is the field SHARING of the discriminator's config.json. The sizes of `generator` determine
         objective.generator_share and objective.generator_depth. Raises CheckpointError if no such values give these
         settings.
         """
-        share, depth = generator.width / settings.width, generator.layers / settings.layers
-        if max(share, depth) <= 1:
+        share, depth = generator_share(settings, generator), generator.layers / settings.layers
+        if share and depth <= 1:
             kind = "gradient-disentangled" if sharing == DISENTANGLED else "all"
             objective = Replaced(generator_share=share, generator_depth=depth, embedding_sharing=kind)
             if objective.generator_of(settings) == generator:

@@ -42,15 +42,13 @@ class Usable:
     taken: Taken
     rows: int
     """Number of word embeddings."""
-    padded: int
-    """Number of padding rows of the word embeddings that were removed."""
 
 
 def read_usable(saved: SavedModel, entries: int | None) -> Usable:
     """Read a pretrained model's weights, and verify their names, shapes and values.
 
-    `entries` is the size of the vocabulary; None keeps padding rows. Raises CheckpointError if the model cannot be
-    used.
+    `entries` is the size of the model's own vocabulary, and rows beyond it are left out; None keeps them. Raises
+    CheckpointError if the model cannot be used.
     """
     tensors = {name: tensor.float() for name, tensor in saved.tensors().items() if tensor.is_floating_point()}
     return errors_with_location(saved.location, _usable, saved.settings, tensors, entries)
@@ -66,10 +64,10 @@ def _usable(model: Model, tensors: dict[str, Tensor], entries: int | None) -> Us
     require_sizes(model, tensors)
     taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
     _require_usable(taken, family)
-    if entries is None or not (padded := padding_rows(rows, entries)):
-        return Usable(taken=taken, rows=rows, padded=0)
+    if entries is None or rows <= entries:
+        return Usable(taken=taken, rows=rows)
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
-    return Usable(taken=replace(taken, state=state), rows=entries, padded=padded)
+    return Usable(taken=replace(taken, state=state), rows=entries)
 
 
 def _require_usable(taken: Taken, family: Family) -> None:
@@ -117,7 +115,7 @@ def fill(module: nn.Module, state: Mapping[str, Tensor]) -> tuple[str, ...]:
 
 
 def padding_rows(rows: int, entries: int) -> int:
-    """Return how many of a model's `rows` word embeddings are padding, if its vocabulary has `entries` entries.
+    """Return how many of a model's `rows` word embeddings are padding, if a vocabulary from elsewhere has `entries`.
 
     For example, with 30,528 rows and 30,522 entries, 6 rows are padding. The result is 0 unless `rows` is `entries`
     rounded up to a multiple of a number in PADDED_TO.

@@ -126,7 +126,9 @@ def read_initial(
                     _publish_initial(initial, saved, generator)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
         rows = about["vocabulary_size"]
-        padding = padding_rows(rows, entries.size)
+        # No text gives the ids of surplus rows if the vocabulary is the model's own (multilingual E5 has 35 of them).
+        surplus = max(0, rows - entries.size)
+        padding = surplus if chosen.path == location else padding_rows(rows, entries.size)
         if padding and keeps_padding:
             entries = pad_vocabulary(entries, rows)
         elif padding:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,13 +12,14 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
-from pipeline.config.objective import Replaced
+from pipeline.config.objective import Replaced, generator_share
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.evaluation.evaluate import evaluate
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
+from pipeline.presets.electra import ELECTRA_PRESETS
 from pipeline.train.meter import training_metrics
 from pipeline.train.step import StepContext, backward
 from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
@@ -180,9 +182,34 @@ def test_a_module_of_two_published_models() -> None:
     made = make_model()
     generator = made.generator.encoder.settings
     assert ReplacedTokens.of(SETTINGS, generator, VOCABULARY_SIZE).state_dict().keys() == made.state_dict().keys()
-    for wrong in (replace(generator, layers=3), replace(SETTINGS, width=32), replace(generator, feed_forward=9)):
+    for wrong in (replace(generator, layers=3), replace(SETTINGS, width=32), replace(generator, feed_forward=10)):
         with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ and \d+ layers does not fit"):
             ReplacedTokens.of(SETTINGS, wrong, VOCABULARY_SIZE)
+
+
+@pytest.mark.parametrize("preset", ELECTRA_PRESETS)
+def test_a_share_is_found_for_every_generator_of_a_share(preset: str) -> None:
+    model, accepted = ELECTRA_PRESETS[preset].model, set()
+    for number in range(1, 1001):
+        with suppress(ConfigError):
+            accepted.add(Replaced(generator_share=number / 1000).generator_of(model))
+    assert len(accepted) > 100 and model in accepted
+    for generator in accepted:
+        found = generator_share(model, generator)
+        assert found is not None
+        Replaced(generator_share=found).require_generator(model, generator, "MODEL")
+
+
+def test_a_generator_whose_sizes_were_rounded_is_loaded_and_named() -> None:
+    model = ELECTRA_PRESETS["electra-tiny"].model
+    generator = Replaced(generator_share=0.3).generator_of(model)
+    # 0.3 x 128 = 38.4 and 0.3 x 512 = 153.6, but 38 / 128 x 512 = 152
+    assert (generator.width, generator.feed_forward) == (38, 154)
+    assert ReplacedTokens.of(model, generator, VOCABULARY_SIZE).generator.encoder.settings == generator
+    with pytest.raises(ConfigError, match=r"has 38: set objective.generator_share 0.3$"):
+        Replaced().require_generator(model, generator, "MODEL")
+    with pytest.raises(ConfigError, match=r"has 300: no share gives its sizes, choose another init$"):
+        Replaced(generator_share=0.3).require_generator(model, replace(generator, feed_forward=300), "MODEL")
 
 
 def test_held_out_scores_by_hand() -> None:

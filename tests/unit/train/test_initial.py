@@ -26,6 +26,8 @@ from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.table import Pretraining, build_objective, trained_parts
 from pipeline.optim.build import build_optimizer
+from pipeline.saved.model import open_saved
+from pipeline.saved.pretrained import load_published
 from pipeline.saved.weights import padding_rows
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
@@ -270,17 +272,24 @@ def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, publis
     )
 
 
+def add_rows(published: Path, surplus: int) -> tuple[dict, dict]:
+    """Add rows of ones to the word embeddings; return the tensors before, and those that are longer now."""
+    whole = load_file(published / "model.safetensors")
+    longer = {
+        name: torch.cat([whole[name], torch.ones(surplus, *whole[name].shape[1:])])
+        for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
+    }
+    save_file(whole | longer, published / "model.safetensors")
+    return whole, longer
+
+
 def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     config: Pretrain, published: Path, tiny_vocabulary: Vocabulary
 ) -> None:
-    whole, size = load_file(published / "model.safetensors"), tiny_vocabulary.size
+    size = tiny_vocabulary.size
     rows = -(-size // 64) * 64
     assert rows > size
-    longer = {
-        name: torch.cat([whole[name], torch.ones(rows - size, *whole[name].shape[1:])])
-        for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias")
-    }
-    change(published, lambda _: whole | longer)
+    whole, longer = add_rows(published, rows - size)
     lines: list[str] = []
     initial = read(config, lines.append)
     assert lines == [
@@ -295,6 +304,24 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     )
     assert kept.vocabulary.tokens == (*tiny_vocabulary.tokens, *(f"[unused{id}]" for id in range(size, rows)))
     assert torch.equal(loaded(kept, config).words, longer["bert.embeddings.word_embeddings.weight"])
+
+
+def test_surplus_rows_are_padding_beside_the_own_vocabulary_alone(
+    config: Pretrain, published: Path, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    size = tiny_vocabulary.size
+    rows = size + 35 + size % 2  # odd, so no multiple of 8 or 100
+    whole, longer = add_rows(published, rows - size)
+    assert torch.equal(loaded(read(config, print), config).words, whole["bert.embeddings.word_embeddings.weight"])
+    kept = read(config, print, keeps_padding=True)
+    assert kept.vocabulary.size == rows
+    assert torch.equal(loaded(kept, config).words, longer["bert.embeddings.word_embeddings.weight"])
+    trained, _ = load_published(saved := open_saved(str(published)), saved.vocabulary)
+    assert trained.vocabulary_size == size
+    assert torch.equal(trained.module.words, whole["bert.embeddings.word_embeddings.weight"])
+    save_vocabulary(tiny_vocabulary, tmp_path, 32)
+    named = replace(config, vocabulary=VocabularySettings(path=str(tmp_path)))
+    assert f"the weights have {rows} word embeddings, but the vocabulary in {tmp_path} has {size} " in refusal(named)
 
 
 def test_a_copy_of_an_earlier_version_keeps_its_vocabulary(config: Pretrain, tiny_vocabulary: Vocabulary) -> None:
