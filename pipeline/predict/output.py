@@ -1,9 +1,10 @@
-"""Write answers in the format that the file ending names. A local file is first written under a temporary name."""
+"""Write answers in the format that the file ending names. The file is first written under a temporary name."""
 
 import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +19,7 @@ from pipeline.files.locations import is_url
 from pipeline.predict.parts import PREFIX, PartsSummary, as_text
 
 JOINED = "joined"
-"""Temporary name of an incomplete local output, in the folder of its parts."""
+"""Temporary name of an incomplete output, in the folder of its parts, or for a URL in a local scratch folder."""
 
 
 def require_free(output: str, replace: bool) -> None:
@@ -30,17 +31,17 @@ def require_free(output: str, replace: bool) -> None:
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
     """Write tables into one output file, which appears only when it is complete. `folder` holds the parts."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))
-    if is_url(output):  # an object store shows an object only when it is whole
-        system, path = storage.filesystem(output)
-        with system.open_output_stream(path, compression=None) as stream:
+    # Closing a stream into an object store completes the object, also after an error: only a whole file is sent there.
+    with scratch_folder("output") if is_url(output) else nullcontext(folder) as place:
+        temporary = storage.join(str(place), JOINED)
+        with open(temporary, "wb") as stream:
             form(tables, schema, stream)
-        return
-    temporary = storage.join(folder, JOINED)
-    with open(temporary, "wb") as stream:
-        form(tables, schema, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, output)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if is_url(output):
+            storage.copy_file(temporary, output)
+        else:
+            os.replace(temporary, output)
 
 
 def write_stream(tables: Iterator[pa.Table], schema: pa.Schema, output: str) -> None:

@@ -217,11 +217,13 @@ def _uses_of(loaded: LoadedEncoder) -> tuple[Use, ...]:
 def load(config: Serve) -> ServedModel:
     """Load the model on this process's device. It truncates texts to limits.length tokens.
 
-    Raises CheckpointError if there is no model, and ConfigError if limits.length is more than the model's length.
+    Raises CheckpointError if there is no model, and ConfigError if limits.length is more than the model's length or the
+    device does not compute in the precision.
     """
     device = required_device(config.placement)
     loaded = _shortened(load_encoder(config.checkpoint, "cuda" if device.type == "cuda" else "cpu"), config)
     precision = _precision_on(device, loaded, config)
+    autocast_of(precision, device)  # every batch enters it, so what it refuses is refused here
     if precision == "int8":
         refuse_int8(device)
         to_int8(loaded.encoder.layers)
@@ -274,7 +276,8 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
 
     Raises ConfigError if the model answers nothing.
     """
-    on_cpu = replace(config, placement=ServePlacement(device="cpu", precision="float32"))
+    precision = "float32" if config.gpus else config.placement.precision
+    on_cpu = replace(config, placement=ServePlacement(device="cpu", precision=precision))
     return describe(load(on_cpu), config)
 
 

@@ -1,6 +1,7 @@
 """Parts on disk, the columns that they come to together, and the files that they are joined to."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError, DataError
+from pipeline.files import storage
 from pipeline.predict import output
 from pipeline.predict.columns import require_form
 from pipeline.predict.parts import Parts, renamed, unified, widest
@@ -141,6 +143,20 @@ def test_parts_are_joined_in_order_with_all_their_columns(tmp_path: Path) -> Non
     assert found["label"].to_pylist() == [None] * 4 + ["x", "y"]
     assert found["predicted_label"].to_pylist() == ["good", None] * 3
     assert not (tmp_path / "out.parts" / output.JOINED).exists()
+
+
+def test_an_object_appears_only_when_it_is_complete() -> None:
+    def interrupted() -> Iterator[pa.Table]:
+        yield ANSWERS
+        raise KeyboardInterrupt
+
+    for ending in (".jsonl", ".csv", ".parquet"):
+        target = f"mock://bucket/out{ending}"
+        with pytest.raises(KeyboardInterrupt):
+            output.write_stream(interrupted(), ANSWERS.schema, target)
+        assert not storage.exists(target)
+    output.write_stream(iter([ANSWERS]), ANSWERS.schema, target)
+    assert pq.read_table(pa.BufferReader(storage.read_bytes(target))) == ANSWERS
 
 
 def test_csv_has_lists_as_json(tmp_path: Path) -> None:

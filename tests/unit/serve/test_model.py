@@ -107,6 +107,14 @@ def test_a_vector_of_a_model_that_splits_texts_has_a_length_of_its_own(tuned: Ca
     assert refused.value.message.startswith("inputs must have at most 32 tokens, and has 42: send a shorter text, or")
 
 
+@pytest.mark.parametrize("start", [load_here, describe_on_cpu])
+def test_a_precision_that_the_device_lacks_is_refused_before_requests(
+    start: Callable[[Serve], object], tiny_run: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"^placement.precision \(tf32\) needs a GPU, but this is a CPU: use float32"):
+        start(Serve(checkpoint=str(tiny_run), placement=ServePlacement(precision="tf32")))
+
+
 def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
     for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         loaded = load(Serve(checkpoint=str(tiny_run), placement=ServePlacement(device="cpu", precision=precision)))
