@@ -37,7 +37,7 @@ from pipeline.text.documents import ENGLISH, Document, Dropped, Pair, Record, do
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 from pipeline.wikipedia.dump_ranges import RangeInput, range_text, stored_pieces
 
-VERSION = 10
+VERSION = 11
 """Version of the parts' contents.
 
 Increase the version when the same input produces different parts. An unfinished preparation then makes its parts again.

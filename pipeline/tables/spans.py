@@ -1,13 +1,20 @@
 """Spans of characters, as annotation tools export them: they are refused, because tags belong to words."""
 
+import ast
 import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from pipeline.errors import DataError, shown
 
 STARTS, ENDS = ("start", "start_offset", "begin"), ("end", "end_offset")
 """Keys of a span's first character, and of its end, in the exports of annotation tools."""
+QUOTED = r"""(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")"""
+"""A text as Python writes it."""
+TEXTS = re.compile(rf"\[{QUOTED}(?:[,\s]+{QUOTED})*\]")
+"""A list of texts as Python writes it, or NumPy, without commas; ['O', 'B-PER'] is not JSON."""
 
 
 def require_no_spans(where: str, column: str, value: Any) -> None:
@@ -37,12 +44,14 @@ def _span_in(value: Any) -> Any:
 
 
 def list_in(value: Any) -> list[Any] | None:
-    """Return `value` if it is a list, or parse it if it is the JSON text of a list; None for other values."""
+    """Return `value` if it is a list, or parse it if it is the text of a list, in JSON or like TEXTS; None for other
+    values.
+    """
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+        with suppress(ValueError, SyntaxError):
+            return list(map(ast.literal_eval, re.findall(QUOTED, value))) if TEXTS.fullmatch(value.strip()) else None
     return value if isinstance(value, list) else None
 
 

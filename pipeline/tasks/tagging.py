@@ -16,7 +16,7 @@ from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.content import EmptyTable, lines
 from pipeline.tables.readers import rows_in
-from pipeline.tables.spans import require_no_spans
+from pipeline.tables.spans import list_in, require_no_spans
 from pipeline.tables.word_columns import WordLines, require_column, require_columns, texts_in, word_lines
 from pipeline.tasks.metrics.entities import (
     OUTSIDE,
@@ -165,9 +165,9 @@ def read_tagged(
 ) -> list[Sentence]:
     """Return the sentences of a table, one per row. Chunk tags are converted to IOB2, as in `read_sentences`.
 
-    The columns of words and tags hold lists of equal length, or texts that are split at white space into equally many
-    parts. With a column of intents, the sentences are utterances. Raises DataError, with file and line (in Parquet the
-    row number from 1), for other values, unless `bad` skips such rows.
+    The columns of words and tags hold lists of equal length, or texts: such a list as text (`list_in`), or equally many
+    parts between white space. With a column of intents, the sentences are utterances. Raises DataError, with file and
+    line (in Parquet the row number from 1), for other values, unless `bad` skips such rows.
     """
     columns = (words_column, tags_column, *([intent_column] if intent_column is not None else []))
     bad, names = bad or BadRows(), (f"column {words_column}", f"column {tags_column}")
@@ -203,13 +203,14 @@ def _utterance(where: str, sentence: Sentence, intent: object) -> Utterance:
 
 
 def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> Sentence:
-    """Convert a row's words and tags, which are two lists or two texts separated by white space.
+    """Convert a row's words and tags, which are two lists or two texts (`read_tagged`).
 
     `where` is file and line, and `names` say where words and tags stand, for messages. Raises BadRow for other values,
     and unless each word has one tag.
     """
     if all(isinstance(value, str) for value in values):
-        values = [value.split() for value in values]
+        lists = map(list_in, values)
+        values = [value.split() if found is None else found for value, found in zip(values, lists)]
     words, tags = (texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
     if len(words) != len(tags):
         raise BadRow(

@@ -27,6 +27,12 @@ def pronunciation(arguments: Arguments) -> str:
     return aside(text if text[:1] in ("", "[", "/") else f"[{text}]")
 
 
+def sounds_of_language(arguments: Arguments) -> str:
+    """Render {{IPA|fr|paʁi|lang}} like {{IPA-fr|paʁi}}; {{IPA|/ʔa/}} -> /ʔa/."""
+    text, sounds = first("1", "text")(arguments), first("2")(arguments)
+    return pronunciation({"1": sounds}) if sounds and re.fullmatch(r"[a-z]{2,3}(-\w+)*", text) else text
+
+
 def english_sounds(arguments: Arguments) -> str:
     """Render {{IPAc-en|ˈ|æ|l|ə}} -> /ˈælə/, between the marks of an aside."""
     text = (

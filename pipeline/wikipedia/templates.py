@@ -70,6 +70,7 @@ TEMPLATES: dict[str, Render] = {
     "circa": prose.approximate,
     "c.": prose.approximate,
     "ca.": prose.approximate,
+    "ipa": prose.sounds_of_language,
     "ipac-en": prose.english_sounds,
     "respell": lambda arguments: prose.aside(joined("-")(arguments)),
     "coord": prose.coordinates,
@@ -149,7 +150,7 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     ),
     (
         first("1", "text"),
-        "ipa, ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, "
+        "ipa link, ipalink, nq, nastaliq, flatlist, citation needed span, cn-span, clarify span, nowrap, nobr, "
         "nowr, j, small, smaller, smalldiv, midsize, big, bigger, larger, large, center, nobold, noitalic, normal, "
         "abbr, abbrlink, abbreviation, tooltip, vanchor, visible anchor, em, strong, bold, "
         "italic, italics, sic, typo, sup, sub, mono, code, codes, tt, var, kbd, samp, math, mvar, bigmath, "

@@ -1,5 +1,6 @@
 """CoNLL files, pieces and their labels, and predictions back to words, by hand."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -292,6 +293,23 @@ def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
         found = read_tagged(str(tmp_path / name), "tokens", "tags")
         assert found == [sentence("EU rejects", "B-ORG O"), Sentence(words=("a b",), tags=("B-LOC",))]
         assert read_words(str(tmp_path / name), "tokens") == [found[0].words, found[1].words]
+
+
+@pytest.mark.parametrize(
+    ("words", "tags"),
+    [
+        ("it n't", "['O', 'B-geo']"),
+        ("""['it', "n't"]""", "['O', 'B-geo']"),
+        ("""['it' "n't"]""", "['O'\n 'B-geo']"),
+        ('["it", "n\\u0027t"]', '["O", "B-geo"]'),
+    ],
+)
+def test_lists_as_text_are_lists(words: str, tags: str, tmp_path: Path) -> None:
+    """As in CSV by pandas: of lists, of arrays of NumPy, or of JSON."""
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("tokens", "tags"), (words, tags), ("[ ' is", "B-per I-per O")])
+    found = read_tagged(str(tmp_path / "a.csv"), "tokens", "tags")
+    assert found == [sentence("it n't", "O B-geo"), sentence("[ ' is", "B-per I-per O")]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ TEMPLATES = {
     "{{harvtxt|Boolos|Jeffrey|1974}}, {{harvtxt|Smith|1999|p=5}}": "Boolos & Jeffrey (1974), Smith (1999)",
     "HA {{eqm}} H": "HA ⇌ H",
     "{{IPA|/ʔa/}}, {{nq|افغانستان}}, {{script/Arabic|ﷲ}}, {{lang-x-slav|chǫ}}": "/ʔa/, افغانستان, ﷲ, chǫ",
+    "'''Paris''' ({{IPA|fr|paʁi|lang}}), pronounced {{IPA|zh-min-nan|x}}.": "Paris, pronounced [x].",
     "'just knowing.{{' \"}}": "'just knowing.'\"",
     "{{citation needed span|text=some words|date=May 2012}}": "some words",
     "{{US patent|1781541}}": "U.S. Patent 1781541",
