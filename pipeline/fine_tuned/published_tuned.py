@@ -72,7 +72,7 @@ def of_published(saved: SavedModel) -> TunedModel:
 
 
 def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError if an entry of the model's own vocabulary has no word embedding; surplus rows are unused."""
+    """Raise CheckpointError if an entry of the model's own vocabulary has no word embedding; more rows are unused."""
     if rows < vocabulary.size:
         raise CheckpointError(
             f"the weights have {rows:,} word embeddings, but the vocabulary has {vocabulary.size:,} entries: "
