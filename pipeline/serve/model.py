@@ -31,7 +31,7 @@ from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.splitting import CONTINUATION
-from pipeline.train.hardware import answer_precision, autocast_of, required_device
+from pipeline.train.hardware import NARROWER, answer_precision, autocast_of, required_device
 
 WORD = re.compile(r"\S+")
 
@@ -238,8 +238,12 @@ def _precision_on(device: torch.device, loaded: LoadedEncoder, config: Serve) ->
     """Return the number format of the model's products on a device."""
     if config.onnx:
         return "float32"
-    known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
-    return answer_precision(config.placement, known, device)
+    return answer_precision(config.placement, _trained_in(loaded), device)
+
+
+def _trained_in(loaded: LoadedEncoder) -> str | None:
+    """Return the number format that a model was fine-tuned in; None if unknown."""
+    return loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
 
 
 def _splits(loaded: LoadedEncoder) -> bool:
@@ -277,8 +281,11 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
     Raises ConfigError if the model answers nothing.
     """
     precision = "float32" if config.gpus else config.placement.precision
-    on_cpu = replace(config, placement=ServePlacement(device="cpu", precision=precision))
-    return describe(load(on_cpu), config)
+    served = load(replace(config, placement=ServePlacement(device="cpu", precision=precision)))
+    if config.gpus:  # this process may lack the replicas' GPUs, and so cannot ask what they support
+        trained, asked = _trained_in(served.loaded), config.placement.precision
+        served = replace(served, precision=asked if asked != "auto" else trained if trained in NARROWER else "float32")
+    return describe(served, config)
 
 
 def load_here(config: Serve) -> ServedModel:
@@ -296,11 +303,12 @@ def describe(served: ServedModel, config: Serve) -> ServedDescription:
         raise ConfigError(f"checkpoint ({config.checkpoint}) is {reason}")
     if not _uses_of(loaded):
         raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
-    return _described(loaded, config)
+    return _described(served, config)
 
 
-def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
+def _described(served: ServedModel, config: Serve) -> ServedDescription:
     """Return the description of a loaded model."""
+    loaded = served.loaded
     tuned, uses, recipe = loaded.tuned, _uses_of(loaded), loaded.recipe
     vectors = "embed" in uses
     whole = config.limits.length or config.batching.tokens
@@ -311,7 +319,7 @@ def _described(loaded: LoadedEncoder, config: Serve) -> ServedDescription:
         kind=tuned.about.task.kind if tuned else "encoder",
         uses=uses,
         digest=digest_of(loaded),
-        precision=_precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
+        precision=served.precision,
         maximum_length=whole if _splits(loaded) else _length(loaded),
         lengths={use: min(config.limits.length or length, length) for use, length in lengths.items()},
         splits=_splits(loaded),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pipeline import api
+from pipeline.config.placement import EmbedPrecision
 from pipeline.config.serve import Limits, Serve, ServePlacement
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.serve import deployments
@@ -113,6 +114,16 @@ def test_a_precision_that_the_device_lacks_is_refused_before_requests(
 ) -> None:
     with pytest.raises(ConfigError, match=r"^placement.precision \(tf32\) needs a GPU, but this is a CPU: use float32"):
         start(Serve(checkpoint=str(tiny_run), placement=ServePlacement(precision="tf32")))
+
+
+@pytest.mark.parametrize(("asked", "told"), [("auto", "bfloat16"), ("tf32", "tf32")])
+def test_replicas_with_gpus_are_described_by_a_process_without(
+    asked: EmbedPrecision, told: str, tuned: Callable[..., Serve], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch.cuda, "get_device_name")  # also where this process has a GPU, it is not asked
+    config = tuned("classification", lineage={"precision": "bfloat16"})
+    assert describe_on_cpu(replace(config, gpus=1.0, placement=ServePlacement(precision=asked))).precision == told
+    assert describe_on_cpu(config).precision == "float32"
 
 
 def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
