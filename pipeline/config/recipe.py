@@ -26,9 +26,11 @@ class Recipe:
     runs out. Default: all rows of the step.
     """
     training_rows: int | None = None
-    """Maximum number of training rows; a random sample is drawn with the trial's seed. Default: all rows."""
+    """Maximum number of training rows; a random sample, of whole texts if these have several rows (cutting.passages),
+    is drawn with the trial's seed. Default: all rows.
+    """
     rows_per_class: int | None = None
-    """Maximum number of training rows per class; a random sample is drawn with the trial's seed. Default: all rows."""
+    """Maximum number of training texts per class; a random sample is drawn with the trial's seed. Default: all rows."""
     contrastive_pairs: int | None = None
     """For few labels (SetFit, Tunstall et al. 2022): train the encoder on pairs of texts, then fit the head to the
     vectors of the texts. Each training row gets this number of pairs with rows of its class, and as many with rows of

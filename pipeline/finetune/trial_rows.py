@@ -25,10 +25,11 @@ SAMPLING = 1 << 32
 def training_rows(train: Prepared, unlabelled: pa.Table | None, recipe: Recipe, seed: int) -> pa.Table:
     """Return the rows of an epoch: the sample of labelled rows that the recipe sets, then all rows of `unlabelled`."""
     labelled = rows_per_class(train.rows, recipe.rows_per_class, seed)
-    if QUERY in labelled.schema.names:
-        labelled = sample_queries(labelled, recipe.training_rows, seed)
-    else:
+    if train.windows:
         labelled = sample_rows(labelled, recipe.training_rows, seed)
+    else:
+        group = QUERY if QUERY in labelled.schema.names else "row"
+        labelled = sample_groups(labelled, group, recipe.training_rows, seed)
     return labelled if unlabelled is None else pa.concat_tables([labelled, unlabelled])
 
 
@@ -39,28 +40,32 @@ def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     return rows.take(np.sort(numbered_generator(seed, SAMPLING).permutation(rows.num_rows)[:most]))
 
 
-def sample_queries(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """Return all rows of a random sample of queries, which have at most `most` rows together; all rows for None.
+def sample_groups(rows: pa.Table, group: str, most: int | None, seed: int) -> pa.Table:
+    """Return all rows of a random sample of groups, which have at most `most` rows together; all rows for None.
 
-    At least one query is taken. Rows have the column QUERY, and keep their order.
+    A group, such as a query or the passages of a text, has one number in the column `group`. At least one group is
+    taken. Rows keep their order.
     """
     if most is None or most >= rows.num_rows:
         return rows
-    queries = rows[QUERY].to_numpy()
-    counts = np.bincount(queries)
+    groups = rows[group].to_numpy()
+    counts = np.bincount(groups)
     order = numbered_generator(seed, SAMPLING).permutation(np.flatnonzero(counts))
     taken = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), most, side="right")))]
-    return rows.filter(pa.array(np.isin(queries, taken)))
+    return rows.filter(pa.array(np.isin(groups, taken)))
 
 
 def rows_per_class(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """Return a random sample of at most `most` rows of each class, in their original order; all rows for None."""
+    """Return all rows of a random sample of at most `most` texts of each class, in their original order; all rows for
+    None.
+    """
     if most is None:
         return rows
-    order = numbered_generator(seed, SAMPLING).permutation(rows.num_rows)
-    labels = rows["label"].to_numpy()[order]
-    chosen = [order[np.flatnonzero(labels == label)[:most]] for label in np.unique(labels)]
-    return rows.take(np.sort(np.concatenate(chosen)))
+    texts, firsts = np.unique(rows["row"].to_numpy(), return_index=True)
+    order = numbered_generator(seed, SAMPLING).permutation(len(texts))
+    labels = rows["label"].to_numpy()[firsts[order]]
+    chosen = [texts[order[np.flatnonzero(labels == label)[:most]]] for label in np.unique(labels)]
+    return rows.filter(pa.array(np.isin(rows["row"].to_numpy(), np.concatenate(chosen))))
 
 
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:

@@ -18,7 +18,7 @@ from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.candidates import grouped
 from pipeline.finetune.trial import train_on_slots
-from pipeline.finetune.trial_rows import batches, sample_queries
+from pipeline.finetune.trial_rows import batches, sample_groups
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.ranking import RankingTask
 from pipeline.optim.build import build_optimizer
@@ -70,12 +70,12 @@ def test_every_candidate_is_in_a_row_behind_a_relevant_one(rows: pa.Table) -> No
 
 
 def test_a_sample_has_whole_queries(rows: pa.Table) -> None:
-    sample = sample_queries(rows, 10, seed=1)
+    sample = sample_groups(rows, "query", 10, seed=1)
     counts = Counter(sample["query"].to_pylist())
     assert 0 < sample.num_rows <= 10 and counts == {
         query: Counter(rows["query"].to_pylist())[query] for query in counts
     }
-    assert sample_queries(rows, 1, seed=0).num_rows > 0 and sample_queries(rows, 99, seed=0) is rows
+    assert sample_groups(rows, "query", 1, seed=0).num_rows > 0 and sample_groups(rows, "query", 99, seed=0) is rows
 
 
 def test_a_sample_without_anything_to_rank_is_one_line(rows: pa.Table) -> None:

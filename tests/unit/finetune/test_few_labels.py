@@ -15,10 +15,11 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.finetune import few_labels
 from pipeline.finetune.few_labels import FewLabels, linear_head, pairs_of
 from pipeline.finetune.trial import run_trial
-from pipeline.finetune.trial_rows import rows_per_class
+from pipeline.finetune.trial_rows import rows_per_class, sample_rows, training_rows
 from pipeline.objectives.logits import compute_logits
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
+from pipeline.tasks.prepared import Prepared
 from pipeline.text.vocabulary import Vocabulary
 from tests.unit.finetune.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of, prepared
 
@@ -75,6 +76,16 @@ def test_a_sample_per_class_has_that_many_rows_of_each(rows: pa.Table) -> None:
     assert np.bincount(sample["label"].to_numpy().astype(int)).tolist() == [7, 7]
     assert sample["row"].to_pylist() == sorted(sample["row"].to_pylist())
     assert rows_per_class(rows, 7, seed=4) != sample and rows_per_class(rows, 1_000, seed=3) == rows
+
+
+def test_samples_have_whole_texts(rows: pa.Table) -> None:
+    """Of three passages each; the texts are those that are drawn if each is one row."""
+    passages = rows.take(np.repeat(np.arange(rows.num_rows), 3))
+    for few, sample in (
+        (rows_per_class(rows, 7, seed=3), rows_per_class(passages, 7, seed=3)),
+        (sample_rows(rows, 9, 3), training_rows(Prepared(items=[], rows=passages), None, Recipe(training_rows=29), 3)),
+    ):
+        assert sample["row"].to_pylist() == np.repeat(few["row"].to_numpy(), 3).tolist()
 
 
 def test_the_loss_is_the_squared_error_of_the_cosine(rows: pa.Table, tiny_vocabulary: Vocabulary) -> None:
