@@ -26,7 +26,7 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import is_held_out, read_split
-from pipeline.tasks.tagging import Sentence
+from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
@@ -77,6 +77,11 @@ def test_labels_that_training_would_lack_are_not_set_aside() -> None:
     assert any(
         one.tags == ("rare",)
         for one in with_dev(replace(CLASSES, kind="tags"), {"train": sentences}, lambda line: None)[0]
+    )
+    utterances = [Utterance(words=one.words, tags=("O",), intent=label) for one, label in zip(sentences, labels)]
+    assert any(
+        one.intent == "rare"
+        for one in with_dev(replace(CLASSES, kind="tags"), {"train": utterances}, lambda line: None)[0]
     )
     values = with_dev(replace(CLASSES, kind="regression"), {"train": marked}, lambda line: None)[1]["dev"]
     assert "rare" in values["label"].to_pylist()  # each value may be there once
