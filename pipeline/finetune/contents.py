@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import listed
+from pipeline.tasks.intents import INTENT_PREFIX, intents_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task, several
 
@@ -131,8 +132,8 @@ def label_sets(items: Any) -> list[set[str]]:
 
 
 def tag_sets(items: Any) -> list[set[str]]:
-    """Return the tags of each sentence."""
-    return [set(item.tags) for item in items]
+    """Return the tags of each sentence, and its intent if it has one, marked with INTENT_PREFIX."""
+    return [{*item.tags, *(INTENT_PREFIX + intent for intent in intents_of([item]))} for item in items]
 
 
 def no_sets(items: Any) -> list[set[str]]:

@@ -11,13 +11,14 @@ import numpy as np
 
 from pipeline.config.measurements import BlimpScore
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.evaluation.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
 from pipeline.evaluation.minimal_pairs.pairs import encode_pairs, score_pairs
 from pipeline.evaluation.minimal_pairs.paradigms import read_blimp, select
 from pipeline.evaluation.minimal_pairs.published import beside_published
 from pipeline.evaluation.minimal_pairs.results import mean_accuracies, score_paradigms, table
 from pipeline.evaluation.minimal_pairs.scoring import PLL, WORD_L2R
+from pipeline.export.card import corpus_of
 from pipeline.export.trained import load_trained
 from pipeline.files import storage
 from pipeline.reporting import Report, duration
@@ -56,10 +57,11 @@ def score_blimp(config: BlimpScore, report: Report) -> dict[str, float]:
     start = time.perf_counter()
     nats = score_pairs(trained.module.to(device), vocabulary, pairs, device=device, autocast=autocast)
     report(f"blimp: scored in {duration(time.perf_counter() - start)}")
-    if corpus is None:
-        report("no unigram and 5-gram baselines: name the prepared corpus of the training text with --corpus")
+    if isinstance(corpus, Corpus):
+        nats |= _baselines(pairs.texts, vocabulary, corpus, report)
     else:
-        nats |= _baselines(pairs.texts, vocabulary, load_corpus(corpus), report)
+        why = corpus or "name the prepared corpus of the training text with --corpus"
+        report(f"no unigram and 5-gram baselines: {why}")
     scores = score_paradigms(paradigms, pairs.texts, nats)
     for line in table(paradigms, scores):
         report(line)
@@ -83,19 +85,21 @@ def _load_masked(folder: str, vocabulary: Vocabulary) -> Pretrained:
     return trained
 
 
-def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, str | None]:
-    """Return the folder of the weights, the vocabulary, and the folder of the corpus.
+def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, Corpus | DataError | None]:
+    """Return the folder of the weights, the vocabulary, and the corpus.
 
-    The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run recorded, or None if the
-    checkpoint is not a run. Raises CheckpointError for a fine-tuned model, and ConfigError for a vocabulary without an
-    entry for masks.
+    The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run was trained on, or the reason
+    why that cannot be read, or None if the checkpoint is not a run. Raises CheckpointError for a fine-tuned model,
+    DataError for a config.corpus that is none, and ConfigError for a vocabulary without an entry for masks.
     """
     checkpoint = config.checkpoint
     recorded = run.read_run(checkpoint)
+    of_run = corpus_of(recorded) if recorded is not None else None
+    corpus = of_run if config.corpus is None else load_corpus(config.corpus)
     if recorded is not None:
         folder = find_checkpoint(checkpoint, None, report)
         vocabulary = load_vocabulary(storage.join(checkpoint, run.VOCABULARY), None)
-        return folder, vocabulary, config.corpus or recorded["corpus"]
+        return folder, vocabulary, corpus
     if storage.exists(storage.join(checkpoint, TASK)):
         raise CheckpointError(
             f"checkpoint {checkpoint} has no head for masked tokens: give a pretraining run, or its export"
@@ -105,7 +109,7 @@ def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, st
         raise ConfigError(
             f"the vocabulary of checkpoint {checkpoint} has no entry for masks ({vocabulary.specials[4]})"
         )
-    return checkpoint, vocabulary, config.corpus
+    return checkpoint, vocabulary, corpus
 
 
 def _baselines(texts: Sequence[str], vocabulary: Vocabulary, corpus: Corpus, report: Report) -> dict[str, np.ndarray]:

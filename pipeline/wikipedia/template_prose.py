@@ -95,8 +95,9 @@ def date(arguments: Arguments) -> str:
 
 
 def day_first(arguments: Arguments) -> str:
-    """Render {{date|12|mai|2000}} -> 12 mai 2000; {{дата|5|1|2000}} -> 5.1.2000."""
-    parts = [part for part in unnamed(arguments)[:3] if part]
+    """Render {{date|12|mai|2000}} and {{date|12 mai 2000|en sport}} -> 12 mai 2000; {{дата|5|1|2000}} -> 5.1.2000."""
+    whole = len(first("1")(arguments).split()) > 1
+    parts = [part for part in unnamed(arguments)[: 1 if whole else 3] if part]
     return ("." if len(parts) > 1 and parts[1].isdecimal() else " ").join(parts)
 
 
@@ -137,16 +138,23 @@ def century(arguments: Arguments) -> str:
     return f"{number}{ending} siècle" if ending else number
 
 
+def century_before(arguments: Arguments) -> str:
+    """Render {{-s|IV|e}} -> IVe siècle av. J.-C.; {{-s|text}} -> text."""
+    return century(arguments) + (" av. J.-C." if first("2")(arguments) else "")
+
+
 def ship(prefix: str) -> Render:
     """Return a renderer of the templates of ships: {{USS|Enterprise|CV-6}} -> USS Enterprise (CV-6).
 
-    A third argument of 2, 3 or 6 chooses a shorter form.
+    The third argument chooses a shorter form. It is the sum of 4 for the prefix, 2 for the name and 1 for the number.
     """
 
     def render(arguments: Arguments) -> str:
         name, number, form = (unnamed(arguments) + ["", "", ""])[:3]
-        full = f"{prefix} {name}".strip()
-        return {"2": full, "3": name, "6": name}.get(form) or (f"{full} ({number})" if number else full)
+        shown = int(form) if form in tuple("1234567") else 7
+        number = f"({number})" if number and shown & 2 else number
+        parts = (prefix * bool(shown & 4), name * bool(shown & 2), number * bool(shown & 1))
+        return " ".join(part for part in parts if part)
 
     return render
 

@@ -37,7 +37,7 @@ TEMPLATES: dict[str, Render] = {
     "nihongo3": prose.japanese,
     "zh": prose.chinese,
     "s": prose.century,
-    "-s": prose.century,
+    "-s": prose.century_before,
     "sp-": prose.century,
     "e": prose.power_of_ten,
     "ship": prose.any_ship,
@@ -123,7 +123,7 @@ BY_FUNCTION: list[tuple[Render, str]] = [
         "death-date, death-date and age, start date, start date and age, start-date, end date, end-date, film date, "
         "release date, birth year and age, dts",
     ),
-    (prose.day_first, "date, datum, дата, fecha, дн, дс, дн2, дс2"),
+    (prose.day_first, "date, date-, datum, дата, fecha, дн, дс, дн2, дс2"),
     (prose.pronunciation, "api, afi, мфа, мфа2, мфа-всі, ipa-all, pronunciation, phon"),
     (prose.bullets, "ordered list, bulleted list, numbered list"),
     (quantities.fraction, "frac, fraction, sfrac, bruch, дріб, дробь"),

@@ -125,8 +125,13 @@ TEMPLATES = {
     "{{USS|Enterprise|CV-6}} {{ship|German submarine|U-47|1938}} {{sclass|Nimitz|aircraft carrier}}": (
         "USS Enterprise (CV-6) German submarine U-47 (1938) Nimitz-class aircraft carrier"
     ),
+    "{{HMS|Hood|51|6}}, {{USS|Enterprise|CV-6|2}}, {{USS|Enterprise|CV-6|5}}": "HMS Hood, Enterprise, USS CV-6",
+    "{{SMS|Novara|1912|3}}, {{SMS|Novara|1912|1}}, {{ship||Novara||6}}": "Novara (1912), 1912, Novara",
     "{{ill|Foo|de|Bar}} {{ill|de|Foo|Bar}} {{не перекладено|Foo|текст|en|Bar}}": "Foo Foo текст",
     "{{s|XIX|e}} {{date|12|mai|2000}} {{unité|5|km}}": "XIXe siècle 12 mai 2000 5 km",
+    "{{-s|IV|e}}, {{date-|octobre 2018}}, {{date|9 mai 2005|en sport}}, {{date-|9|mai|2005}}": (
+        "IVe siècle av. J.-C., octobre 2018, 9 mai 2005, 9 mai 2005"
+    ),
     "{{zh|t=漢語|s=汉语|p=Hànyǔ}}": "漢語, Hànyǔ",
     "{{{1|default}}}": "default",
 }
