@@ -88,8 +88,8 @@ def _load_masked(folder: str, vocabulary: Vocabulary) -> Pretrained:
 def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, Corpus | DataError | None]:
     """Return the folder of the weights, the vocabulary, and the corpus.
 
-    The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run was trained on, or the reason
-    why that cannot be read, or None if the checkpoint is not a run. Raises CheckpointError for a fine-tuned model,
+    The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run was trained on, or why that
+    cannot be read, or None if the checkpoint is not a run. Raises CheckpointError for a fine-tuned model,
     DataError for a config.corpus that is none, and ConfigError for a vocabulary without an entry for masks.
     """
     checkpoint = config.checkpoint

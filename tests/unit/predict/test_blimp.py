@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from jobs.score import main
 from pipeline.config.predict import Score
+from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError
 from pipeline.evaluation.minimal_pairs.paradigms import PAIRS, PARADIGMS
 from pipeline.text.vocabulary import Vocabulary
@@ -48,6 +49,29 @@ def test_a_run_is_scored_with_baselines_of_its_corpus(
     assert float(rows["order"][8]) > 50, "the text has its words in their order"
     assert "tokens of" in said and "ties count one half" in said
     assert "67 paradigms, 13,400 pairs" in said and "this model (fifth of the whole) " in said
+
+
+def test_a_run_whose_corpus_is_gone_or_another_is_scored_without_baselines(
+    tiny_run: Path, tiny_corpus: Corpus, blimp: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, corpus = tmp_path / "runs" / "run", tmp_path / "corpus"
+    shutil.copytree(tiny_run, run)
+    (run / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"corpus": str(corpus)}))
+    arguments = ["--checkpoint", str(run), "--blimp", str(blimp), "--pairs", "fifth"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert f"no unigram and 5-gram baselines: {corpus} does not hold a prepared corpus" in said and "±" in said
+    shutil.copytree(tiny_corpus.folder, corpus)
+    about = json.loads((corpus / "manifest.json").read_text())
+    (corpus / "manifest.json").write_text(json.dumps(about | {"fingerprint": "of other text"}))
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert f"no unigram and 5-gram baselines: {corpus} is no longer the corpus of this run" in said
+    assert "baselines from" not in said and "±" in said
+    assert main([*arguments, "--corpus", str(corpus)]) == 0 and "baselines from" in capsys.readouterr().out
+    assert main([*arguments, "--corpus", str(tmp_path / "none")]) == 2
+    told = capsys.readouterr()
+    assert "none does not hold a prepared corpus" in told.err and "scored in" not in told.out
 
 
 def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(
