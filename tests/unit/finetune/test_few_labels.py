@@ -79,7 +79,7 @@ def test_a_sample_per_class_has_that_many_rows_of_each(rows: pa.Table) -> None:
 
 
 def test_samples_have_whole_texts(rows: pa.Table) -> None:
-    """Of three passages each; the texts are those that are drawn if each is one row."""
+    """Texts of three passages each: those that are drawn if each text is one row."""
     passages = rows.take(np.repeat(np.arange(rows.num_rows), 3))
     for few, sample in (
         (rows_per_class(rows, 7, seed=3), rows_per_class(passages, 7, seed=3)),
