@@ -134,13 +134,13 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     ),
     (
         last,
-        "transl, transliteration, resize, hover title, font, pronunciation text, wikt-lang, rtl-lang, script, audio, "
-        "linkaudio",
+        "transl, transliteration, resize, hover title, font, font color, fontcolor, pronunciation text, wikt-lang, "
+        "rtl-lang, script, audio, linkaudio",
     ),
     (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
     (
         first("2", "1"),
-        "w, lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, "
+        "w, lang, langi, lang3, langx, color, colour, color2, background color, sort, hs, "
         "nobreak color, tsl, link-interwiki, цвет, колір",
     ),
     (prose.missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),

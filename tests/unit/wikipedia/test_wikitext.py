@@ -85,6 +85,7 @@ TEMPLATES = {
     "{{convert|12345.5|km2|0}}": "12,345.5 km²",
     "{{convert|20|C}}": "20 °C",
     "{{lang|fr|mot}}": "mot",
+    "{{font color|white|black|a word}} {{font color|red|b}}": "a word b",
     "{{w|nuclear weapon|nuclear weapons}} and {{w|Paris}}": "nuclear weapons and Paris",
     "{{enS|word}}": "word",
     "{{nihongo|English|漢字|romaji}}": "English (漢字, romaji)",
