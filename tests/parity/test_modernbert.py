@@ -20,6 +20,7 @@ from pipeline.model.weights import model_settings, published_config, to_publishe
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.task import Task
+from pipeline.text.vocabulary_saving import save_vocabulary
 from tests.parity.families import ROWS, assert_close, shaken, task_batch, their_inputs
 
 transformers = pytest.importorskip("transformers")
@@ -109,6 +110,20 @@ def test_a_classifier_reads_the_mean_where_its_config_says_so(tmp_path: Path) ->
         CheckpointError, match=r"config.json: classifier_pooling is 'max', but only cls, mean can be loaded$"
     ):
         open_tuned(str(tmp_path / "m"))
+
+
+def test_choices_of_others_are_scored_by_the_mean_where_their_config_says_so(tmp_path: Path) -> None:
+    config = published_config(ROW.settings, SIZE, ROW.vocabulary().pad_id, "choices", ROW.vocabulary().sep_id)
+    theirs = transformers.ModernBertForMultipleChoice(
+        transformers.ModernBertConfig(**config | {"classifier_pooling": "mean"})
+    )
+    shaken(theirs, 5).eval().save_pretrained(tmp_path)
+    save_vocabulary(ROW.vocabulary(), tmp_path, 16)
+    found, batch = open_tuned(str(tmp_path)), task_batch(ROW, SIZE, "choices")
+    assert (found.about.task.kind, found.about.pooling) == ("choices", "mean")
+    rows = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in their_inputs(ROW, batch).items()}
+    with torch.no_grad():
+        assert_close(found.module.logits(batch), theirs(**rows).logits)
 
 
 @pytest.mark.parametrize(("shape", "counts"), COUNTS.items())
