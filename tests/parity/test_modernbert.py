@@ -150,6 +150,7 @@ def test_configs_of_others_are_read() -> None:
     assert (model.maximum_positions, model.layer_norm_epsilon, model.hidden_dropout) == (8_192, 1e-5, 0.0)
     old = {name: value for name, value in stated.items() if name not in ("rope_parameters", "layer_types")}
     assert model_settings(old | {"global_attn_every_n_layers": 3}) == model  # as on the hub since 2024
+    assert model_settings(old | {"rope_scaling": None}) == model_settings(old | {"rope_scaling": {"type": "default"}})
     assert model_settings(old | {"global_rope_theta": 1e4}).positions == RotaryPositions(theta=1e4, local_theta=1e4)
 
 
@@ -190,6 +191,14 @@ FULL, SLIDING = "full_attention", "sliding_attention"
         (
             {"rope_parameters": {FULL: {"rope_type": "yarn"}}},
             "config.json: rope_parameters.full_attention.rope_type is 'yarn', but only 'default' can be loaded",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn"}},
+            "config.json: rope_parameters is {'rope_type': 'yarn'}, but must have settings for full_attention",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+            "config.json: rope_scaling is {'rope_type': 'yarn', 'factor': 4.0}, but only type 'default' can be loaded",
         ),
         (
             {"rope_parameters": None, "local_rope_theta": -1},
