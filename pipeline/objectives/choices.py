@@ -14,20 +14,26 @@ from pipeline.batch import Batch, PassagesBatch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import ClassificationHead, HeadLayer
+from pipeline.model.pooling import pool
 from pipeline.objectives.ranking import first_of_rows, log_shares
 from pipeline.objectives.terms import TASK, Terms
 
 
 class ChoiceTask(nn.Module):
-    """Encoder with a linear layer that scores the first token's state, after the pooler or a layer of the head."""
+    """Encoder with a linear layer that scores the first token's state, after the pooler or a layer of the head.
+
+    Models of others may have the mean of all states before the layer of the head (`pooling` mean).
+    """
 
     per_token = False
     weights: Mapping[str, float] = {}
 
-    def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None, pooling: str = "cls"
+    ) -> None:
         """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__()
-        self.encoder = Encoder(settings, vocabulary_size)
+        self.encoder, self.pooling = Encoder(settings, vocabulary_size), pooling
         layer = settings.pooler
         has_layer = isinstance(layer, ClassifierLayer)
         # Published classes for multiple choice have no dropout before this layer.
@@ -60,5 +66,8 @@ class ChoiceTask(nn.Module):
     def scores(self, batch: Batch) -> Tensor:
         """Return one score per pair, float32 (N,)."""
         hidden_T, layer = self.encoder(batch), self.choice_layer
-        pooled_N = self.encoder.pool(hidden_T, batch) if layer is None else layer(hidden_T[batch.offsets[:-1]])
+        if layer is None:
+            pooled_N = self.encoder.pool(hidden_T, batch)
+        else:
+            pooled_N = layer(hidden_T[batch.offsets[:-1]] if self.pooling == "cls" else pool(hidden_T, batch, "mean"))
         return self.choice_head(pooled_N)[:, 0]

@@ -118,8 +118,8 @@ def _spans(
 def _choices(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
-    """Build a ChoiceTask, which has no labels, pooling or class weights."""
-    return ChoiceTask(model, vocabulary_size, generator)
+    """Build a ChoiceTask, which has no labels or class weights."""
+    return ChoiceTask(model, vocabulary_size, generator, pooling)
 
 
 def _add_passages(

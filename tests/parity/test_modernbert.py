@@ -20,6 +20,7 @@ from pipeline.model.weights import model_settings, published_config, to_publishe
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.task import Task
+from pipeline.text.vocabulary_saving import save_vocabulary
 from tests.parity.families import ROWS, assert_close, shaken, task_batch, their_inputs
 
 transformers = pytest.importorskip("transformers")
@@ -111,6 +112,20 @@ def test_a_classifier_reads_the_mean_where_its_config_says_so(tmp_path: Path) ->
         open_tuned(str(tmp_path / "m"))
 
 
+def test_choices_of_others_are_scored_by_the_mean_where_their_config_says_so(tmp_path: Path) -> None:
+    config = published_config(ROW.settings, SIZE, ROW.vocabulary().pad_id, "choices", ROW.vocabulary().sep_id)
+    theirs = transformers.ModernBertForMultipleChoice(
+        transformers.ModernBertConfig(**config | {"classifier_pooling": "mean"})
+    )
+    shaken(theirs, 5).eval().save_pretrained(tmp_path)
+    save_vocabulary(ROW.vocabulary(), tmp_path, 16)
+    found, batch = open_tuned(str(tmp_path)), task_batch(ROW, SIZE, "choices")
+    assert (found.about.task.kind, found.about.pooling) == ("choices", "mean")
+    rows = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in their_inputs(ROW, batch).items()}
+    with torch.no_grad():
+        assert_close(found.module.logits(batch), theirs(**rows).logits)
+
+
 @pytest.mark.parametrize(("shape", "counts"), COUNTS.items())
 def test_parameter_counts_are_the_published_ones(shape: tuple[int, ...], counts: tuple[int, int]) -> None:
     layers, width, heads, feed_forward = shape
@@ -135,6 +150,7 @@ def test_configs_of_others_are_read() -> None:
     assert (model.maximum_positions, model.layer_norm_epsilon, model.hidden_dropout) == (8_192, 1e-5, 0.0)
     old = {name: value for name, value in stated.items() if name not in ("rope_parameters", "layer_types")}
     assert model_settings(old | {"global_attn_every_n_layers": 3}) == model  # as on the hub since 2024
+    assert model_settings(old | {"rope_scaling": None}) == model_settings(old | {"rope_scaling": {"type": "default"}})
     assert model_settings(old | {"global_rope_theta": 1e4}).positions == RotaryPositions(theta=1e4, local_theta=1e4)
 
 
@@ -175,6 +191,14 @@ FULL, SLIDING = "full_attention", "sliding_attention"
         (
             {"rope_parameters": {FULL: {"rope_type": "yarn"}}},
             "config.json: rope_parameters.full_attention.rope_type is 'yarn', but only 'default' can be loaded",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn"}},
+            "config.json: rope_parameters is {'rope_type': 'yarn'}, but must have settings for full_attention",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+            "config.json: rope_scaling is {'rope_type': 'yarn', 'factor': 4.0}, but only type 'default' can be loaded",
         ),
         (
             {"rope_parameters": None, "local_rope_theta": -1},

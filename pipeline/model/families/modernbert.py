@@ -48,6 +48,9 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     window = config.get("local_attention", WINDOW)
     if not isinstance(window, int) or window < 2 or window % 2:
         raise CheckpointError(f"config.json: local_attention is {window!r}, but must be an even number of at least 2")
+    scaling = config.get("rope_scaling")  # for both kinds of layers, before transformers 5
+    if scaling not in (None, {"rope_type": "default"}, {"type": "default"}):
+        raise CheckpointError(f"config.json: rope_scaling is {scaling!r}, but only type 'default' can be loaded")
     thetas = {kind: _theta(config, kind) for kind in THETA}
     return {
         "attention": LocalAttention(window=window, global_every=_global_every(config)),
@@ -62,7 +65,7 @@ def _theta(config: dict[str, Any], kind: str) -> float:
     """Return the base of the angles of a kind of layer. Raises CheckpointError unless it is a number above 0."""
     name, default = THETA[kind]
     every = config.get("rope_parameters") or {}
-    rope = (every.get(kind) or {}) if isinstance(every, dict) else None
+    rope = (every.get(kind) or {}) if isinstance(every, dict) and every.keys() <= THETA.keys() else None
     if not isinstance(rope, dict):
         raise CheckpointError(f"config.json: rope_parameters is {every!r}, but must have settings for {kind}")
     if rope.get("rope_type", "default") != "default":
