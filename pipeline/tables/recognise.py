@@ -1,6 +1,7 @@
 """Detect the format of a file of examples: a table, questions in SQuAD's JSON, or tagged words in CoNLL columns."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -14,6 +15,8 @@ from pipeline.tables.word_columns import WordLines, word_lines
 ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 TAGGED = (".conll", ".conllu", ".iob", ".bio", ".iob2", ".bio2")
+CHUNK_TAG = re.compile(r"O|[BIESLU](-.+)?")
+"""Tags of chunks; BioBERT's have no type."""
 SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
 """Maximum lines and bytes that are examined for tagged words, so that long files are examined quickly."""
 
@@ -44,8 +47,8 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
     SAMPLE_BYTES bytes.
     """
     name = bare_name(location)
-    if name.endswith(".tsv"):  # files with this ending may have words and tags, as those of GermEval 2014
-        return "conll" if _counts_from_its_first_line(content()) else "table"
+    if name.endswith(".tsv"):  # files with this ending may have words and tags, as those of GermEval 2014 and BioBERT
+        return "conll" if _tagged_from_its_first_line(content()) else "table"
     if name.endswith(TABLES):
         return "table"
     if name.endswith(TAGGED):
@@ -91,10 +94,16 @@ def _has_list_of_objects(content: bytes) -> bool:
     return is_one_list(content[:SAMPLE_BYTES].decode("utf-8-sig", "replace"))
 
 
-def _counts_from_its_first_line(content: bytes) -> bool:
-    """Return whether a file has words in columns of which the first counts them; a table has a header instead."""
+def _tagged_from_its_first_line(content: bytes) -> bool:
+    """Return whether a file has words in columns of which the first counts them, or the last has tags like CHUNK_TAG
+    alone; a table has a header instead.
+    """
     found = _tagged_words(content)
-    return found is not None and found.counted and found.sentences[0][0][1][0].isdecimal()
+    if found is None:
+        return False
+    if found.counted:
+        return found.sentences[0][0][1][0].isdecimal()
+    return all(CHUNK_TAG.fullmatch(cells[-1]) for sentence in found.sentences for _, cells in sentence)
 
 
 def _tagged_words(content: bytes) -> WordLines | None:

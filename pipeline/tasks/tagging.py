@@ -192,6 +192,11 @@ def sentences_in(
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
+    if len(sentences) > 1 and all(len(sentence.words) == 1 for sentence in sentences):
+        bad.notes.append(
+            "each row has one word: give a row the words and tags of a whole sentence, or name a file with a word on "
+            "each line and blank lines between sentences .conll"
+        )
     return _in_iob2(sentences, bad)
 
 

@@ -16,6 +16,9 @@ SQUAD = json.dumps({"version": "1.1", "data": []}, indent=1)
 KNOWN = [
     ("a.csv", "", "table"),
     ("A.TSV.gz", "", "table"),
+    ("a.tsv", "EU\tO\n\nAPC\tB\ngene\tI-x\n", "conll"),
+    ("a.tsv", "word\ttag\nEU\tO\n\nAPC\tB\n", "table"),
+    ("a.tsv", "EU\tO\nAPC\tB\n", "table"),
     ("a.jsonl", SQUAD, "table"),
     ("a.ndjson", "", "table"),
     ("a.parquet", "", "table"),

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
+from pipeline.tables.bad_rows import BadRows
 from pipeline.tables.word_columns import read_words
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.tagging import (
@@ -310,6 +311,15 @@ def test_lists_as_text_are_lists(words: str, tags: str, tmp_path: Path) -> None:
         csv.writer(file).writerows([("tokens", "tags"), (words, tags), ("[ ' is", "B-per I-per O")])
     found = read_tagged(str(tmp_path / "a.csv"), "tokens", "tags")
     assert found == [sentence("it n't", "O B-geo"), sentence("[ ' is", "B-per I-per O")]
+
+
+def test_rows_of_one_word_are_told(tmp_path: Path) -> None:
+    told = []
+    for rows in ("EU,B-ORG\nleft,O\n", "EU,B-ORG\nleft it,O O\n", "EU,B-ORG\n"):
+        (tmp_path / "a.csv").write_text(f"words,tags\n{rows}")
+        read_tagged(str(tmp_path / "a.csv"), "words", "tags", bad := BadRows())
+        told.append(any(note.startswith("each row has one word: ") for note in bad.words()))
+    assert told == [True, False, False]
 
 
 @pytest.mark.parametrize(
