@@ -94,8 +94,10 @@ def _find_model(config: BlimpScore, report: Report) -> tuple[str, Vocabulary, Co
     """
     checkpoint = config.checkpoint
     recorded = run.read_run(checkpoint)
-    of_run = corpus_of(recorded) if recorded is not None else None
-    corpus = of_run if config.corpus is None else load_corpus(config.corpus)
+    if config.corpus is not None:
+        corpus: Corpus | DataError | None = load_corpus(config.corpus)
+    else:
+        corpus = corpus_of(recorded) if recorded is not None else None
     if recorded is not None:
         folder = find_checkpoint(checkpoint, None, report)
         vocabulary = load_vocabulary(storage.join(checkpoint, run.VOCABULARY), None)

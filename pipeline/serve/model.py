@@ -280,11 +280,14 @@ def describe_on_cpu(config: Serve) -> ServedDescription:
 
     Raises ConfigError if the model answers nothing.
     """
-    precision = "float32" if config.gpus else config.placement.precision
-    served = load(replace(config, placement=ServePlacement(device="cpu", precision=precision)))
+    precision = config.placement.precision
+    on_cpu = ServePlacement(device="cpu", precision="float32" if config.gpus else precision)
+    served = load(replace(config, placement=on_cpu))
     if config.gpus:  # this process may lack the replicas' GPUs, and so cannot ask what they support
-        trained, asked = _trained_in(served.loaded), config.placement.precision
-        served = replace(served, precision=asked if asked != "auto" else trained if trained in NARROWER else "float32")
+        if precision == "auto":
+            trained = _trained_in(served.loaded)
+            precision = trained if trained in NARROWER else "float32"
+        served = replace(served, precision=precision)
     return describe(served, config)
 
 

@@ -214,8 +214,9 @@ def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> S
     and unless each word has one tag.
     """
     if all(isinstance(value, str) for value in values):
-        lists = map(list_in, values)
-        values = [value.split() if found is None else found for value, found in zip(values, lists)]
+        lists = [list_in(value) or () for value in values]
+        texts = [any(isinstance(one, str) for one in found) for found in lists]  # "[ 12 ]" is a sentence, not a list
+        values = [found if listed else value.split() for value, found, listed in zip(values, lists, texts)]
     words, tags = (texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
     if len(words) != len(tags):
         raise BadRow(

@@ -308,9 +308,10 @@ def test_lists_of_words_and_tags_are_read_as_iob2(tmp_path: Path) -> None:
 def test_lists_as_text_are_lists(words: str, tags: str, tmp_path: Path) -> None:
     """As in CSV by pandas: of lists, of arrays of NumPy, or of JSON."""
     with (tmp_path / "a.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("tokens", "tags"), (words, tags), ("[ ' is", "B-per I-per O")])
+        sentences = [("[ ' is", "B-per I-per O"), ("[ 12 ]", "O O O")]
+        csv.writer(file).writerows([("tokens", "tags"), (words, tags), *sentences])
     found = read_tagged(str(tmp_path / "a.csv"), "tokens", "tags")
-    assert found == [sentence("it n't", "O B-geo"), sentence("[ ' is", "B-per I-per O")]
+    assert found == [sentence("it n't", "O B-geo"), *(sentence(*one) for one in sentences)]
 
 
 def test_rows_of_one_word_are_told(tmp_path: Path) -> None:
