@@ -57,10 +57,10 @@ class Freeze:
     """
 
     embeddings: bool = False
-    """Freeze the embeddings of words, positions and segments, and their LayerNorm."""
+    """Freeze the embeddings of words, positions (DeBERTa: also the relative ones) and segments, and their LayerNorm."""
     layers: int = 0
-    """Number of frozen layers, counted from the lowest; their adapters are frozen too. In ALBERT, whose layers share
-    their weights, this must be 0 or the number of all layers.
+    """Number of frozen layers, counted from the lowest; their adapters are frozen too, and with all layers the
+    LayerNorm after them. In ALBERT, whose layers share their weights, this must be 0 or the number of all layers.
     """
 
     def __post_init__(self) -> None:

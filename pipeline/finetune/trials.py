@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 
-from pipeline.config.adapters import Bottleneck, NoAdapter
+from pipeline.config.adapters import Bottleneck, Freeze, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.recipe import DISTILLED
 from pipeline.errors import DataError
@@ -112,6 +113,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     cutting = {key: value for key, value in cutting.items() if not is_unrecorded(key, value)}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
+    shaping |= {"freezes_all": True} if _freezes_more(config, initial.model) else {}
     if problem.teacher is not None:
         shaping |= {"teacher": problem.teacher.fingerprint, "unlabelled": problem.teacher.unlabelled}
     return (
@@ -126,6 +128,13 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
         | _task_identity(problem.task)
         | {"precision": precision_of(config.placement, initial.model.width, device)}
     )
+
+
+def _freezes_more(config: Finetune, model: Model) -> bool:
+    """Return whether earlier versions may have trained DeBERTa's relative embeddings or a final LayerNorm otherwise."""
+    has_either = model.block == "pre-norm" or isinstance(model.attention, DisentangledAttention | BucketedAttention)
+    decays = config.optimizer.layer_decay not in (None, 1)
+    return has_either and (decays or config.freeze != Freeze() or not isinstance(config.adapter, NoAdapter))
 
 
 def _task_identity(task: Task) -> dict[str, Any]:

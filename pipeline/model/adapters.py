@@ -23,6 +23,8 @@ CHANGED = ("query", "value")
 """Parts of qkv that get a low-rank change by default (Hu et al. 2021, sections 4.2 and 7.1)."""
 WHOLE = ("whole",)
 """The only part of a linear layer that is not fused."""
+EMBEDDINGS = ("embeddings", "projection", "relative")
+"""Parts of an encoder that are embeddings: of entries, with their projection, and of relative positions."""
 BOTTLENECK_DEVIATION = 1e-3
 """Standard deviation of a bottleneck's initial weights, truncated at two deviations (google-research/adapter-bert:
 feedforward_adapter).
@@ -140,9 +142,14 @@ def _add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: 
 
 def _freeze_below_pooler(encoder: Encoder) -> None:
     """Freeze all weights except the pooler's."""
-    encoder.embeddings.requires_grad_(False)
-    encoder.projection.requires_grad_(False)
-    encoder.layers.requires_grad_(False)
+    _freeze(encoder, *EMBEDDINGS, "layers", "final_norm")
+
+
+def _freeze(encoder: Encoder, *names: str) -> None:
+    """Freeze the parts of these names that the encoder has."""
+    for name, part in encoder.named_children():
+        if name in names:
+            part.requires_grad_(False)
 
 
 ADAPTERS: dict[type, Callable[..., None]] = {
@@ -166,16 +173,17 @@ def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.G
 def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
     """Freeze the lowest `layers` layers of `module.encoder`; if `embeddings` is True, freeze the embeddings too.
 
-    Adapters that were added to these layers earlier are frozen too. Raises ConfigError if the encoder has
-    fewer layers, or if only some of several layers with shared weights would be frozen.
+    Adapters that were added to these layers earlier are frozen too, and the final LayerNorm with the last layer. Raises
+    ConfigError if the encoder has fewer layers, or if only some of several layers with shared weights would be frozen.
     """
     count = module.encoder.settings.layers
     require(layers <= count, f"freeze.layers ({layers}) must be at most the model's layers ({count})")
     settings.require_freezable(layers, module.encoder.settings)
     module.encoder.layers[:layers].requires_grad_(False)
+    if layers == count:
+        _freeze(module.encoder, "final_norm")
     if embeddings:
-        module.encoder.embeddings.requires_grad_(False)
-        module.encoder.projection.requires_grad_(False)
+        _freeze(module.encoder, *EMBEDDINGS)
 
 
 def merge(module: nn.Module) -> None:

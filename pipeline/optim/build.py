@@ -44,12 +44,12 @@ def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
 def _layers_above(name: str, layers: int) -> int:
     """Return the distance of a parameter from the heads.
 
-    It is 0 for pooler and heads, 1 for the top layer, `layers` for the lowest layer, and `layers` + 1 for embeddings
-    and their projection.
+    It is 0 for pooler and heads, 1 for the top layer, `layers` for the lowest layer, and `layers` + 1 for embeddings,
+    also of relative positions, and their projection.
     """
     if match := LAYER.search(name):
         return layers - int(match[1])
-    return layers + 1 if "embeddings." in name or "projection." in name else 0
+    return layers + 1 if any(part in name for part in ("embeddings.", "projection.", "encoder.relative.")) else 0
 
 
 def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:

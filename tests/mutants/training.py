@@ -235,8 +235,8 @@ OF_TRAINING = (
         name="frozen-layers-train",
         guarantee="adapters: frozen weights stay to the bit",
         file="model/adapters.py",
-        before="    encoder.layers.requires_grad_(False)\n",
-        after="",
+        before='_freeze(encoder, *EMBEDDINGS, "layers", "final_norm")',
+        after='_freeze(encoder, *EMBEDDINGS, "final_norm")',
         tests=("tests/unit/model/test_adapters.py::test_frozen_weights_stay_to_the_bit_and_all_others_move",),
     ),
     # Optimisers and schedules

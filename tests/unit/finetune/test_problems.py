@@ -11,6 +11,7 @@ from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.cutting import Truncation
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
+from pipeline.config.model_parts import DisentangledAttention, NoPositions
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import LinearDecay
@@ -205,6 +206,11 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     assert len({name(config), *others}) == 12
     identity = identity_of(config, problem, initial, 0)
     assert identity["rows"] == problem.digest
+    deberta = {"family": "deberta", "attention": DisentangledAttention(), "positions": NoPositions(), "segments": 0}
+    of_deberta = replace(initial, model=replace(initial.model, **deberta))
+    adapted = replace(config, adapter=LowRank())
+    assert "freezes_all" in identity_of(adapted, problem, of_deberta, 0)  # earlier versions trained more
+    assert "freezes_all" not in identity_of(adapted, problem, initial, 0) | identity_of(config, problem, of_deberta, 0)
     slower = replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=0.1))
     assert identity_of(slower, problem, initial, 0)["optimizer.word_embeddings_rate"] == 0.1
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.batch import TaskBatch
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
+from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError
@@ -307,6 +308,25 @@ def test_frozen_parts_stay_and_the_others_move() -> None:
     train(module)
     stayed = {name for name, tensor in module.state_dict().items() if torch.equal(tensor, before[name])}
     assert stayed == {name for name in before if name.startswith(("encoder.embeddings.", "encoder.layers.0."))}
+
+
+@pytest.mark.parametrize("family_config", ["deberta", "deberta-v2", "modernbert"], indirect=True)
+def test_relative_embeddings_and_a_final_norm_are_frozen_too(family_config: Pretrain) -> None:
+    model = family_config.model
+
+    def trained(adapter: Adapter, layers: int = 0, embeddings: bool = False) -> set[str]:
+        module = SequenceTask(model, 31, CLASSES)
+        add_adapter(module, adapter)
+        freeze(module, layers, embeddings)
+        names = {name.removeprefix("encoder.") for name in trained_names(module) if name.startswith("encoder.")}
+        return {name for name in names if not name.startswith("layers.")}
+
+    final = {"final_norm.weight"} & trained(NoAdapter())
+    assert bool(final) == (model.family == "modernbert")
+    assert trained(LowRank()) == set()
+    assert final <= trained(Bottleneck()) and all("norm." in name for name in trained(Bottleneck()))
+    assert trained(NoAdapter(), embeddings=True) == trained(NoAdapter(), model.layers - 1, True) == final
+    assert trained(NoAdapter(), model.layers, True) == set()
 
 
 def test_more_frozen_layers_than_there_are_are_refused() -> None:

@@ -110,6 +110,15 @@ def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pret
         assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
 
 
+@pytest.mark.parametrize("family_config", ["deberta", "deberta-v2"], indirect=True)
+def test_relative_embeddings_have_the_rate_of_embeddings(training, family_config: Pretrain) -> None:
+    model = training.module(family_config)
+    groups = build_optimizer(AdamW(layer_decay=0.5), model).param_groups
+    shares = {id(parameter): group["rate_share"] for group in groups for parameter in group["params"]}
+    encoder = model.encoder
+    assert {shares[id(parameter)] for parameter in encoder.relative.parameters()} == {0.5 ** (len(encoder.layers) + 1)}
+
+
 @pytest.mark.parametrize("kind", [AdamW, Lamb, StableAdamW])
 def test_frozen_parameters_are_in_no_group_and_keep_the_rates_of_the_others(
     training, tiny_config: Pretrain, kind: type[AdamW]
