@@ -58,6 +58,8 @@ class Family:
     """Fields of config.json that are always written, and the only supported value of each."""
     assumed: dict[str, Any] = field(default_factory=dict)
     """Fields of config.json that are not written, and the only supported value of each."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Fields of config.json whose default is not that of our setting, and the default."""
     parts_to_config: Callable[[Model], dict[str, Any]] = _no_fields
     """Function from settings to the fields of config.json that describe parts, beyond those in `config`."""
     parts_from_config: Callable[[dict[str, Any]], dict[str, Any]] = _no_fields

@@ -254,10 +254,11 @@ def published_config(
 def model_settings(config: dict[str, Any]) -> Model:
     """Return a published model's settings from its config.json.
 
-    A missing field gets our default, which is also the published default. Sizes must not be missing. Raises
+    A missing field gets its published default, which is ours or in Family.defaults. Sizes must not be missing. Raises
     CheckpointError for an unsupported architecture or a missing size, and ConfigError for invalid sizes.
     """
     family = _family_in(config)
+    config = family.defaults | config
     for field, value in (family.fixed | family.assumed).items():
         if config.get(field, value) != value:
             raise CheckpointError(f"config.json: {field} is {config[field]!r}, but only {value!r} can be loaded")

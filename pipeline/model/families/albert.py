@@ -47,6 +47,7 @@ ALBERT = Family(
     config=CONFIG | {"embedding_width": "embedding_size", "activation": "hidden_act"},
     fixed={"model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
     assumed=ASSUMED,
+    defaults={"hidden_act": "gelu_new", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     pair_logits="sop_logits",
     class_prefix="Albert",
     architectures={

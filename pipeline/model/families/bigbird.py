@@ -80,6 +80,7 @@ BIGBIRD = Family(
     config=CONFIG | {"activation": "hidden_act"},
     fixed={"model_type": "big_bird", "attention_type": "block_sparse", "use_bias": True, "rescale_embeddings": False},
     assumed=ASSUMED,
+    defaults={"max_position_embeddings": 4096},
     parts_to_config=_to_config,
     parts_from_config=_from_config,
     pair_logits="seq_relationship_logits",

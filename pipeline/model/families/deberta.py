@@ -112,6 +112,7 @@ DEBERTA = Family(
     config=CONFIG,
     fixed={"model_type": "deberta", "hidden_act": "gelu"},
     assumed={"talking_head": False, "pooler_dropout": 0, "pooler_hidden_act": "gelu"},
+    defaults={"layer_norm_eps": 1e-7},
     parts_to_config=_parts_to_config,
     parts_from_config=_parts_from_config,
     without_choices=True,

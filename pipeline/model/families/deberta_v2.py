@@ -62,6 +62,7 @@ DEBERTA_V2 = replace(
     heads=(*PRETRAINED_HEADS, "mask_predictions."),
     fixed={"model_type": "deberta-v2", "hidden_act": "gelu"},
     assumed={"pooler_dropout": 0, "pooler_hidden_act": "gelu"},
+    defaults={"layer_norm_eps": 1e-7},
     parts_to_config=_parts_to_config,
     parts_from_config=_parts_from_config,
     without_choices=False,

@@ -151,6 +151,7 @@ MODERNBERT = Family(
         "decoder_bias": True,
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
     },
+    defaults={"max_position_embeddings": 8192, "norm_eps": 1e-5, "mlp_dropout": 0.0, "attention_dropout": 0.0},
     parts_to_config=_to_config,
     parts_from_config=_from_config,
     pooling_field="classifier_pooling",
