@@ -284,6 +284,16 @@ def test_missing_fields_have_their_defaults(name: str) -> None:
         assert model_settings(rest) == model_settings(theirs), field
 
 
+def test_distilberts_positions_may_have_begun_as_sines() -> None:
+    row, module = ROWS["distilbert"], ROWS["distilbert"].task("classification")
+    config = published_config(row.settings, row.vocabulary().size, 0, "classification") | {"sinusoidal_pos_embds": True}
+    settings = transformers.DistilBertConfig(**config, num_labels=CLASSES)
+    peer = transformers.DistilBertForSequenceClassification(settings).eval()
+    module.load_state_dict(take_all(peer.state_dict(), module.state_dict(), model_settings(config)))
+    batch = task_batch(row, row.vocabulary().size, "classification")
+    assert_close(module.eval().logits(batch), peer(**inputs_of(row, batch)).logits)
+
+
 @pytest.mark.parametrize(
     "name",
     [

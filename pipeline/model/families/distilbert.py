@@ -51,7 +51,6 @@ DISTILBERT = Family(
         "initializer_deviation": "initializer_range",
     },
     fixed={"model_type": "distilbert", "activation": "gelu"},
-    assumed={"sinusoidal_pos_embds": False},
     class_prefix="DistilBert",
     architectures={
         "masked": "DistilBertForMaskedLM",
