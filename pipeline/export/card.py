@@ -286,7 +286,7 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
     elif longest < positions and "init.fingerprint" in lineage.recorded["identity"]:
         lines.append(
             f"The texts of this training had at most {longest} tokens; longer ones, up to {positions}, are read as "
-            "the initial model read them."
+            f"the initial model read them. For vectors, texts are truncated to {read} tokens."
         )
     elif longest < positions:
         lines.append(
