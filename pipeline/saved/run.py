@@ -23,7 +23,7 @@ from pipeline.config.jobs import Pretrain, with_usual_slots
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.files import storage
 from pipeline.files.locations import absolute, sqlite_file, sqlite_uri
-from pipeline.saved.checkpoints import CHECKPOINTS, step_of
+from pipeline.saved.checkpoints import CHECKPOINTS, NAME, step_of
 from pipeline.saved.naming import ADDED, FINGERPRINTED, default_name, implied_objective
 
 SUMMARY, RUN, VOCABULARY, RUNS, AUDIT = "summary.json", "run.json", "vocabulary", "runs", "audit.json"
@@ -126,11 +126,10 @@ def run_of_checkpoint(location: str) -> OfRun | None:
     Raises CheckpointError if the run's run.json is damaged.
     """
     folder, found, name = location.rpartition(f"/{CHECKPOINTS}/")
-    recorded = read_run(folder) if found else None
+    recorded = read_run(folder) if found and NAME.fullmatch(name) else None
     if recorded is None:
         return None
-    step = step_of(name)
-    return OfRun(folder=folder, step=step, settings=settings_of(recorded), corpus=recorded["corpus"])
+    return OfRun(folder=folder, step=step_of(name), settings=settings_of(recorded), corpus=recorded["corpus"])
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:

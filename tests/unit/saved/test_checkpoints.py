@@ -126,3 +126,4 @@ def test_the_run_of_a_checkpoint_of_an_attempt(run: Path) -> None:
     of_run = run_of_checkpoint(new)
     assert of_run and (of_run.step, of_run.folder) == (3, str(run))
     assert find_checkpoint(str(run), 3, pytest.fail) == new
+    assert run_of_checkpoint(f"{new}/generator") is None
