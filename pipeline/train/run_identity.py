@@ -85,7 +85,8 @@ def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int 
     """Return the step to which a run with `done` steps must roll back before it is extended: the start of its decay.
 
     None if no rollback is needed. Raises ConfigError if the schedule has a decay and fewer steps than before are
-    requested: the decay would then start at an earlier step, which the run may already have passed.
+    requested: the decay would then start at an earlier step, which the run may already have passed. Also raises it for
+    more steps if the decay starts at the first step.
     """
     start = decay_start(replace(config, steps=recorded["steps"]))
     if start is None or config.steps == recorded["steps"]:
@@ -96,7 +97,12 @@ def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int 
             "whose learning rate may have begun to decay already: "
             "set more steps, or choose another --name"
         )
-    return start if done >= start else None
+    if start == 0 < done:
+        raise ConfigError(
+            f"steps ({config.steps}) cannot be more than {recorded['steps']} in run {config.name}: its learning rate "
+            "decays from the first step on, so it has no step before its decay to continue from: choose another --name"
+        )
+    return start if done >= start > 0 else None
 
 
 def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:

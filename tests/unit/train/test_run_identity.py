@@ -171,6 +171,14 @@ def test_a_run_that_has_begun_to_decay_grows_from_there() -> None:
         "steps (99) must be at least 100, as requested before for run mine, whose learning rate may have begun to "
         "decay already: set more steps, or choose another --name"
     )
+    decaying = replace(config, schedule=WarmupStableDecay(warmup_steps=0, decay_share=1.0))
+    assert rollback_step(decaying, recorded, 0) is None
+    with pytest.raises(ConfigError) as refused:
+        rollback_step(decaying, recorded, 50)
+    assert str(refused.value) == (
+        "steps (200) cannot be more than 100 in run mine: its learning rate decays from the first step on, so it "
+        "has no step before its decay to continue from: choose another --name"
+    )
 
 
 def test_a_name_is_filled_in_only_where_none_is_given() -> None:
