@@ -61,25 +61,27 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
     """Return groups of trainable parameters; tied parameters appear once.
 
     The parameters of a group have the same weight decay, the same share of the learning rate, and the same number of
-    stacked matrices. With Muon, the matrices of layers have groups of their own, with `muon` set.
+    stacked matrices. With Muon, the matrices of layers have groups of their own, with `muon` set. With LAMB, groups
+    whose parameters may have weight decay have `scaled` set.
     """
     layers = 1 + max(
         (int(match[1]) for name, _ in module.named_parameters() if (match := LAYER.search(name))), default=-1
     )
     layer_decay = 1.0 if chosen.layer_decay is None else chosen.layer_decay
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
-    groups: dict[tuple[float, float, int, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float, int, str], list[nn.Parameter]] = {}
     for name, parameter in _trainable_parameters(module):
-        decay = chosen.weight_decay if _has_weight_decay(name, parameter) else 0.0
+        decays = _has_weight_decay(name, parameter)
         share = layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         share *= CHAIN_RATE if name.startswith(CHAIN) else 1.0
         of_muon = isinstance(chosen, settings.Muon) and parameter.ndim == 2 and LAYER.search(name) is not None
-        key = decay, share, 3 if FUSED.search(name) else 1, of_muon
+        mark = "muon" if of_muon else "scaled" if isinstance(chosen, settings.Lamb) and decays else ""
+        key = chosen.weight_decay if decays else 0.0, share, 3 if FUSED.search(name) else 1, mark
         groups.setdefault(key, []).append(parameter)
     return [
         {"params": parameters, "weight_decay": decay, "rate_share": share, "matrices": matrices}
-        | ({"muon": True} if of_muon else {})
-        for (decay, share, matrices, of_muon), parameters in groups.items()
+        | ({mark: True} if mark else {})
+        for (decay, share, matrices, mark), parameters in groups.items()
     ]
 
 

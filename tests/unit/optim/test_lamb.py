@@ -10,12 +10,19 @@ from pipeline.optim.lamb import Lamb
 
 
 def updated(
-    weights: list[list[float]], gradients: list[list[list[float]]], decay: float, matrices: int = 1
+    weights: list[list[float]],
+    gradients: list[list[list[float]]],
+    decay: float,
+    matrices: int = 1,
+    scaled: bool = True,
 ) -> torch.Tensor:
     """Weights after one step a gradient, at a rate of 0.1 and betas of 0.5 and 0.75."""
     parameter = torch.nn.Parameter(torch.tensor(weights))
     optimizer = Lamb(
-        [{"params": [parameter], "weight_decay": decay, "matrices": matrices}], lr=0.1, betas=(0.5, 0.75), eps=1e-12
+        [{"params": [parameter], "weight_decay": decay, "matrices": matrices, "scaled": scaled}],
+        lr=0.1,
+        betas=(0.5, 0.75),
+        eps=1e-12,
     )
     for gradient in gradients:
         parameter.grad = torch.tensor(gradient)
@@ -34,8 +41,20 @@ def test_two_steps_by_hand() -> None:
     )
 
 
-def test_without_weight_decay_the_update_is_adams() -> None:
-    assert updated([[3.0, 4.0]], [[[1.0, -2.0]]], 0.0)[0].tolist() == pytest.approx([2.9, 4.1], rel=1e-6)
+def test_groups_that_are_not_scaled_have_adams_update() -> None:
+    update = updated([[3.0, 4.0]], [[[1.0, -2.0]]], 0.0, scaled=False)
+    assert update[0].tolist() == pytest.approx([2.9, 4.1], rel=1e-6)
+
+
+def test_matrices_are_scaled_without_weight_decay_too() -> None:
+    module = torch.nn.Linear(2, 1)
+    module.load_state_dict({"weight": torch.tensor([[3.0, 4.0]]), "bias": torch.tensor([5.0])})
+    optimizer = build_optimizer(LambSettings(learning_rate=0.1, weight_decay=0.0, epsilon=1e-12), module)
+    module.weight.grad, module.bias.grad = torch.tensor([[1.0, -2.0]]), torch.tensor([1.0])
+    optimizer.step()
+    # The update (1, -1) has the norm 1.414214 and the weights have 5: 0.1 * 5 / 1.414214 of it is subtracted.
+    assert module.weight[0].tolist() == pytest.approx([3 - 0.353553, 4 + 0.353553], rel=1e-6)
+    assert module.bias.tolist() == pytest.approx([4.9], rel=1e-6)
 
 
 def test_norms_of_zero_leave_the_update_as_it_is() -> None:
@@ -96,7 +115,7 @@ def test_gradients_are_unscaled_and_non_finite_steps_are_skipped() -> None:
 
 def test_a_skipped_update_does_not_decay_either() -> None:
     parameter = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
-    lamb = Lamb([{"params": [parameter], "weight_decay": 0.5}], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
+    lamb = Lamb([{"params": [parameter], "weight_decay": 0.5, "scaled": True}], lr=0.1, betas=(0.5, 0.75), eps=1e-8)
     parameter.grad, lamb.found_inf = torch.tensor([[float("nan"), 1.0]]), torch.tensor(1.0)
     lamb.step()
     assert parameter[0].tolist() == [3.0, 4.0]
@@ -111,7 +130,7 @@ def test_a_step_reads_no_number_out_of_a_tensor() -> None:
             return func(*args, **kwargs or {})
 
     parameters = [torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))]
-    groups = [{"params": parameters[:1], "weight_decay": 0.5}, {"params": parameters[1:], "weight_decay": 0.0}]
+    groups = [{"params": parameters[:1], "weight_decay": 0.5, "scaled": True}, {"params": parameters[1:]}]
     lamb = Lamb(groups, lr=0.1, betas=(0.5, 0.75), eps=1e-8)
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
