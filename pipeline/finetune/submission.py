@@ -11,6 +11,7 @@ from pipeline.finetune.submission_zip import FILES, Predictions, write_submissio
 from pipeline.objectives.logits import compute_logits
 from pipeline.on_ray.answering import AnswerProgress
 from pipeline.reporting import Report
+from pipeline.tables.content import existing_file
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.known import GLUE
@@ -60,7 +61,7 @@ def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
     return missing + [
         file
         for submitted in FILES.values()
-        if not storage.exists(storage.join(data, file := TASKS[submitted.task].split(submitted.split).file))
+        if not existing_file(storage.join(data, file := TASKS[submitted.task].split(submitted.split).file))
     ]
 
 

@@ -106,7 +106,9 @@ def test_test_sets_are_answered_where_a_submission_can_be(tmp_path: Path) -> Non
         0.4 * (100 * 0.1 + 10 * 1.0) / 2
     )
     assert rows_to_answer(str(tmp_path), names[1:]) == {}
-    path.unlink()
+    compressed = path.rename(f"{path}.gz")
+    assert rows_to_answer(str(tmp_path), names) == rows
+    compressed.unlink()
     assert rows_to_answer(str(tmp_path), names) == {}
 
 
