@@ -146,7 +146,8 @@ def _delete_vectors(folder: str) -> None:
 
 def _delete_records(folder: str) -> None:
     """Delete the files that are needed only while parts are missing."""
-    records = [name for name in storage.children(storage.join(folder, PARTS)) if name.endswith(".json")]
+    names = storage.children(storage.join(folder, PARTS))
+    records = [name for name in names if name.endswith((".json", ".tmp"))]  # .tmp: files of a killed job
     for name in records:
         storage.delete_file(storage.join(folder, PARTS, name))
 

@@ -80,6 +80,12 @@ def to_columns(vectors: np.ndarray, format: VectorFormat) -> dict[str, pa.Array]
     return columns if scales is None else columns | {SCALE: pa.array(scales)}
 
 
+def as_stored(vectors: np.ndarray, format: VectorFormat) -> np.ndarray:
+    """Return vectors (N, D), float32, as they are read after they were stored in the format."""
+    stored = FORMATS[format]
+    return stored.decode(*stored.encode(vectors))
+
+
 def to_vectors(table: pa.Table, format: VectorFormat) -> np.ndarray:
     """Return the vectors in a part's columns, float32 (N, D)."""
     column = table[VECTOR]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.mine import Mine
+from pipeline.embed.formats import as_stored
 from pipeline.embed.index import index_hits
 from pipeline.embed.memory import return_free_memory
 from pipeline.embed.model import VectorModel
@@ -24,8 +25,8 @@ from pipeline.reporting import Report
 
 REASON = "the texts found match or are too similar (see --among, --margin and the model's prompts)"
 SPARE = 4
-"""For each negative text that is wanted, the texts of this number of candidates are read, because some may be equal. In
-addition, as many are read as the query has matches.
+"""For each negative text that is wanted, the texts of this number of candidates are read first, because some may be
+equal, and as many as the query has matches. Where these are not enough, all candidates are read.
 """
 NEGATIVES = "negatives"
 REPORT_ROWS = 10_240
@@ -80,15 +81,17 @@ class Miner:
         hits = self._hits(embedded)
         limits = self._limits(embedded[number], matches)
         refused = [self.matches.of_query(query) for query in queries]
-        near = [
-            self._candidates(hits, query, limit, len(matching))
-            for query, limit, matching in zip(number.tolist(), limits, refused)
+        below = [
+            hits.rows[query][(hits.rows[query] >= 0) & (hits.scores[query] < limit)]
+            for query, limit in zip(number.tolist(), limits)
         ]
-        found = self.vectors.rows_of(np.concatenate(near).tolist())
-        return [
-            self._chosen({row: found[row] for row in rows.tolist()}, matching)
-            for rows, matching in zip(near, refused, strict=True)
-        ]
+        few = [rows[: SPARE * self.config.negatives + len(matching)] for rows, matching in zip(below, refused)]
+        chosen = self._chosen_of(few, refused)
+        lacking = [row for row, texts in enumerate(chosen) if len(texts) < self.config.negatives]
+        more = self._chosen_of([below[row] for row in lacking], [refused[row] for row in lacking])
+        for row, texts in zip(lacking, more, strict=True):
+            chosen[row] = texts
+        return chosen
 
     def _hits(self, embedded: np.ndarray) -> Hits:
         """Search the vectors of queries (Q, D)."""
@@ -100,21 +103,21 @@ class Miner:
         """Return the highest similarity of a negative text for each row, float32 (R,).
 
         `embedded` (R, D) are the vectors of the rows' queries. A matching text is embedded like the texts of the
-        vectors, but not in chunks.
+        vectors, in their number format, but not in chunks.
         """
         described = self.vectors.model
-        of_matches = replace(self.model, prompt=described.prompt).vectors(matches)
+        of_matches = as_stored(replace(self.model, prompt=described.prompt).vectors(matches), self.vectors.format)
         both = (comparable(vectors, described.similarity) for vectors in (embedded, of_matches))
         similar = np.einsum("rd,rd->r", *both)
         return similar - self.config.margin * np.abs(similar)
 
-    def _candidates(self, hits: Hits, query: int, limit: float, matches: int) -> np.ndarray:
-        """Return the rows of the first texts found for a query whose similarity is below the limit, int64.
-
-        `matches` is the number of texts that match the query.
-        """
-        below = (hits.rows[query] >= 0) & (hits.scores[query] < limit)
-        return hits.rows[query][below][: SPARE * self.config.negatives + matches]
+    def _chosen_of(self, candidates: Sequence[np.ndarray], refused: Sequence[set[int]]) -> list[list[str]]:
+        """Return the negative texts among the candidates of each query, int64 rows of the vectors, as `_chosen`."""
+        found = self.vectors.rows_of(np.concatenate([np.zeros(0, np.int64), *candidates]).tolist())
+        return [
+            self._chosen({row: found[row] for row in rows.tolist()}, matching)
+            for rows, matching in zip(candidates, refused, strict=True)
+        ]
 
     def _chosen(self, candidates: Mapping[int, Mapping[str, Any]], refused: set[int]) -> list[str]:
         """Return the first texts that do not match; of equal texts, the first one.

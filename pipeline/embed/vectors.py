@@ -1,6 +1,7 @@
 """Read a folder of vectors: its manifest, its vectors in blocks, and single rows of its parts."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -107,13 +108,8 @@ class Vectors:
 
     def read(self, number: int, columns: list[str] | None) -> pa.Table:
         """Read columns of a part. Raises DataError if the part is missing or damaged, or has a wrong number of rows."""
-        try:
-            with self._opened(number) as file:
-                table = file.read(columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(
-                f"{self._location(number)} cannot be read ({storage.first_line(error)}): embed again with --replace"
-            ) from error
+        with self._opened(number) as file:
+            table = file.read(columns=columns)
         if table.num_rows != self.rows[number]:
             raise DataError(
                 f"{self._location(number)} has {table.num_rows:,} rows, and the manifest says {self.rows[number]:,}: "
@@ -124,13 +120,17 @@ class Vectors:
     def _location(self, number: int) -> str:
         return storage.join(self.folder, PARTS, self.names[number])
 
-    def _opened(self, number: int) -> pq.ParquetFile:
-        """Open a part. A local part is mapped into memory."""
+    @contextmanager
+    def _opened(self, number: int) -> Iterator[pq.ParquetFile]:
+        """Open a part; a local one is mapped into memory. Raises DataError if it is missing or damaged."""
         location = self._location(number)
-        if not is_url(location):
-            return pq.ParquetFile(location, memory_map=True, page_checksum_verification=True)
         system, path = storage.filesystem(location)
-        return pq.ParquetFile(system.open_input_file(path), page_checksum_verification=True)
+        try:
+            source = path if not is_url(location) else system.open_input_file(path)
+            with pq.ParquetFile(source, memory_map=True, page_checksum_verification=True) as file:
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{location} cannot be read ({storage.first_line(error)}): embed again with --replace") from error
 
 
 def open_vectors(folder: str) -> Vectors:

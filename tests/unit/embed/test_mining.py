@@ -101,6 +101,27 @@ def test_many_matches_do_not_hide_the_texts_behind_them(write_vectors: Write, mo
     assert mined(write_vectors, rows, texts=["match", *near, "farther"], negatives=1)[0] == ["farther"]
 
 
+def test_many_copies_of_a_text_do_not_hide_the_texts_behind_them(write_vectors: Write) -> None:
+    texts = ["match", *["far"] * 20, "farther", "other"]
+    found = mined(write_vectors, [("q", "match"), ("p", "match")], texts=texts, negatives=3)
+    assert found == [["far", "farther", "other"]] * 2
+
+
+def test_binary_vectors_are_compared_with_a_binary_match(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Eight numbers, because bits are stored in bytes. The match and the first text have the same bits.
+    numbers = {"q": [9, 1, 1, 1, 1, 1, 1, 1], "match": [1, 9, 9, 9, 9, 9, 9, 9], "same bits": [9] * 8, "far": [1, 1, 1, 1, 1, 1, -1, -1]}
+    monkeypatch.setattr(ByAngle, "vectors", lambda _, texts: np.array([numbers[text] for text in texts], np.float32))
+    vectors = write_vectors(
+        np.array([numbers["same bits"], numbers["far"]], np.float32), texts=["same bits", "far"], format="binary"
+    )
+    config = Mine(vectors=vectors.folder, pairs="x", output="x.jsonl")
+    of_pairs, model = Matches.of(iter([(["q"], ["match"])])), cast(VectorModel, ByAngle())
+    miner = Miner(config=config, vectors=vectors, model=model, matches=of_pairs, with_index=False, report=print)
+    assert miner.negatives(["q"], ["match"]) == [["far"]]
+
+
 def test_matches_of_a_query_are_found_among_many(write_vectors: Write) -> None:
     blocks = [([f"query {row % 50}" for row in range(500)], [f"text {row}" for row in range(500)])]
     matches = Matches.of(iter(blocks))

@@ -160,8 +160,12 @@ def test_folders_that_hold_no_vectors(write_vectors: Write, tmp_path: Path) -> N
     content = bytearray(part.read_bytes())
     content[content.index(PLANE.tobytes())] ^= 255
     part.write_bytes(content)
-    with pytest.raises(DataError, match=r"000000-000000\.parquet cannot be read \(.*embed again with --replace$"):
+    cannot_be_read = r"000000-000000\.parquet cannot be read \(.*embed again with --replace$"
+    with pytest.raises(DataError, match=cannot_be_read):
         exact_hits(vectors, PLANE, 1)
+    part.write_bytes(content[:-10])
+    with pytest.raises(DataError, match=cannot_be_read):
+        vectors.rows_of([0])
 
 
 def test_a_folder_of_other_vectors_or_files_is_refused(write_vectors: Write, tmp_path: Path) -> None:
