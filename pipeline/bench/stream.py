@@ -69,7 +69,8 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
 class Memory:
     """Measure peak memory in MB while the context is open.
 
-    "worker": memory of the largest Ray worker, without shared memory; "object store": memory of the object store.
+    "worker": memory of the largest Ray worker of this machine, without shared memory; "object store": memory of the
+    object store. The workers of a Ray that was running before are not children of this process.
     """
 
     def __init__(self) -> None:
@@ -87,9 +88,7 @@ class Memory:
 
     def watch(self) -> None:
         while not self.stop.wait(0.5):
-            workers = [
-                process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")
-            ]
+            workers = [process for process in psutil.process_iter() if name(process).startswith("ray::")]
             self.keep("worker", max(map(_own_bytes, workers), default=0))
             total, available = (
                 resources().get("object_store_memory", 0)

@@ -16,7 +16,7 @@ from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import CHOICES, TEXTS
-from pipeline.tasks.tagging import Sentence, Utterance
+from pipeline.tasks.tagging import Sentence, Utterance, split_cell
 from pipeline.tasks.task import Task
 
 Columns = Mapping[str, Sequence[Any]]
@@ -46,7 +46,7 @@ def _sentences(task: Task, columns: Columns) -> list[Sentence]:
 
     Encoding needs tags and intents that the task knows. Answers do not depend on them.
     """
-    words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
+    words = columns["words"] if "words" in columns else [split_cell(text) for text in columns["text"]]
     tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
 

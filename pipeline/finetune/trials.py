@@ -113,6 +113,8 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     cutting = {key: value for key, value in cutting.items() if not is_unrecorded(key, value)}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
+    sampled = config.recipe.training_rows is not None or config.recipe.rows_per_class is not None
+    shaping |= {"whole_texts": True} if sampled and problem.cutting.passages else {}  # earlier: single passages
     shaping |= {"freezes_all": True} if _freezes_more(config, initial.model) else {}
     if problem.teacher is not None:
         shaping |= {"teacher": problem.teacher.fingerprint, "unlabelled": problem.teacher.unlabelled}

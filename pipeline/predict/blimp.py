@@ -58,8 +58,11 @@ def score_blimp(config: BlimpScore, report: Report) -> dict[str, float]:
     nats = score_pairs(trained.module.to(device), vocabulary, pairs, device=device, autocast=autocast)
     report(f"blimp: scored in {duration(time.perf_counter() - start)}")
     if isinstance(corpus, Corpus):
-        nats |= _baselines(pairs.texts, vocabulary, corpus, report)
-    else:
+        try:
+            nats |= _baselines(pairs.texts, vocabulary, corpus, report)
+        except DataError as error:  # the text may be incomplete, and the model's scores took long
+            corpus = error
+    if not isinstance(corpus, Corpus):
         why = corpus or "name the prepared corpus of the training text with --corpus"
         report(f"no unigram and 5-gram baselines: {why}")
     scores = score_paradigms(paradigms, pairs.texts, nats)

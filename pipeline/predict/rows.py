@@ -61,6 +61,9 @@ def _columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
     wanted = (*required_columns(task, names), *("second",) * task.paired)
     if missing := [name for name in wanted if name not in names]:
         raise DataError(f"rows have no {missing[0]}, which {task.name} ({task.kind}) needs; they have {listed(names)}")
+    for index, row in enumerate(named):
+        if lacking := [name for name in (*wanted, "second") if name in names and name not in row]:
+            raise DataError(f"rows[{index}] has no {lacking[0]}, which other rows have: give all rows the same form")
     return {name: [row.get(name) for row in named] for name in names}
 
 

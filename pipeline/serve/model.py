@@ -272,7 +272,9 @@ def _shortened(loaded: LoadedEncoder, config: Serve) -> LoadedEncoder:
     if tuned is not None:
         cutting = replace(tuned.about.cutting, maximum_length=length, stride=None)
         tuned = replace(tuned, about=replace(tuned.about, cutting=cutting))
-    return replace(loaded, recipe=replace(loaded.recipe, maximum_length=length), tuned=tuned)
+    shortened = replace(loaded, recipe=replace(loaded.recipe, maximum_length=length), tuned=tuned)
+    shortened.tokenizer.enable_truncation(length)  # which reads texts for fill
+    return shortened
 
 
 def describe_on_cpu(config: Serve) -> ServedDescription:

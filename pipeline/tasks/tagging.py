@@ -214,9 +214,7 @@ def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> S
     and unless each word has one tag.
     """
     if all(isinstance(value, str) for value in values):
-        lists = [list_in(value) or () for value in values]
-        texts = [any(isinstance(one, str) for one in found) for found in lists]  # "[ 12 ]" is a sentence, not a list
-        values = [found if listed else value.split() for value, found, listed in zip(values, lists, texts)]
+        values = [split_cell(value) for value in values]
     words, tags = (texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
     if len(words) != len(tags):
         raise BadRow(
@@ -224,6 +222,15 @@ def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> S
             "words-and-tags",
         )
     return Sentence(words=words, tags=tags)
+
+
+def split_cell(text: str) -> list[Any]:
+    """Return the members of a list as text (`list_in`), if one of them is a text, else the parts between white space.
+
+    "[ 12 ]" is a sentence of three words.
+    """
+    members = list_in(text) or ()
+    return list(members) if any(isinstance(member, str) for member in members) else text.split()
 
 
 def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:

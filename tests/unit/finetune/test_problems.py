@@ -211,6 +211,10 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     adapted = replace(config, adapter=LowRank())
     assert "freezes_all" in identity_of(adapted, problem, of_deberta, 0)  # earlier versions trained more
     assert "freezes_all" not in identity_of(adapted, problem, initial, 0) | identity_of(config, problem, of_deberta, 0)
+    few, windows = replace(config, recipe=Recipe(training_rows=1)), Truncation(maximum_length=16, passages=True)
+    in_passages = replace(problem, cutting=windows)
+    assert identity_of(few, in_passages, initial, 0)["whole_texts"]  # earlier versions took single passages
+    assert "whole_texts" not in identity_of(few, problem, initial, 0) | identity_of(config, in_passages, initial, 0)
     slower = replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=0.1))
     assert identity_of(slower, problem, initial, 0)["optimizer.word_embeddings_rate"] == 0.1
 

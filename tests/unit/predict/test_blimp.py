@@ -69,6 +69,10 @@ def test_a_run_whose_corpus_is_gone_or_another_is_scored_without_baselines(
     assert f"no unigram and 5-gram baselines: {corpus} is no longer the corpus of this run" in said
     assert "baselines from" not in said and "±" in said
     assert main([*arguments, "--corpus", str(corpus)]) == 0 and "baselines from" in capsys.readouterr().out
+    shutil.rmtree(corpus / "train")
+    assert main([*arguments, "--corpus", str(corpus)]) == 0
+    said = capsys.readouterr().out
+    assert f"no unigram and 5-gram baselines: {corpus}/train/" in said and "±" in said
     assert main([*arguments, "--corpus", str(tmp_path / "none")]) == 2
     told = capsys.readouterr()
     assert "none does not hold a prepared corpus" in told.err and "scored in" not in told.out

@@ -62,6 +62,12 @@ def test_a_limit_above_the_models_length_is_refused(tiny_run: Path) -> None:
     assert describe_on_cpu(Serve(checkpoint=str(tiny_run), limits=Limits(length=8))).maximum_length == 8
 
 
+def test_a_limit_truncates_the_texts_of_guesses_too(tiny_run: Path) -> None:
+    limited = load(Serve(checkpoint=str(tiny_run), limits=Limits(length=8)))
+    near, far = limited.answer("fill", ["kar [MASK]", f"{'kar ' * 7}[MASK]"])
+    assert len(near) == 1 and far == []
+
+
 def test_a_replica_loads_the_described_checkpoint_and_refuses_changed_files(tiny_run: Path, tmp_path: Path) -> None:
     described = describe_on_cpu(Serve(checkpoint=str(tiny_run)))
     loaded = load_described(described, Serve(checkpoint=str(tmp_path)))  # where a run's newest checkpoint has moved on
