@@ -77,6 +77,16 @@ GEGLU: dict[str, Value] = {
     "model.inner": "geglu",
     "model.feed_forward": OfBase(setting="model.feed_forward", times=0.625),
 }
+LAST_FIFTH: dict[str, Value] = {
+    "schedule": "warmup-stable-decay",
+    "schedule.warmup_steps": "100",
+    "schedule.decay_share": "0.2",
+}
+ALL_STEPS: dict[str, Value] = {"schedule": "linear-decay", "schedule.warmup_share": "0.1"}
+MUON: dict[str, Value] = {"optimizer": "muon"} | {
+    name: OfBase(setting=name)
+    for name in ("optimizer.learning_rate", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay")
+}
 ABLATIONS: dict[str, Ablation] = {
     "pairs": Ablation(
         examines="Next-sentence prediction helps (Devlin et al. 2019, section 5.1), or does not help (Liu et al. 2019, "
@@ -163,6 +173,19 @@ ABLATIONS: dict[str, Ablation] = {
                     "optimizer": "lamb",
                     "optimizer.learning_rate": OfBase(setting="optimizer.learning_rate", times=4),
                 },
+            }
+        ),
+    ),
+    "recipe": Ablation(
+        examines="A rate that falls to zero over all steps (Bergsma et al. 2025), and Muon (Jordan et al. 2024), learn "
+        "more per token than the presets encoder-*: StableAdamW, and a rate that falls over the last fifth. Muon has "
+        "the base run's rate, weight decay and beta2",
+        rows=_rows(
+            {
+                "falls over the last fifth": LAST_FIFTH,
+                "falls over all steps": ALL_STEPS,
+                "Muon": LAST_FIFTH | MUON,
+                "Muon, falls over all steps": ALL_STEPS | MUON,
             }
         ),
     ),

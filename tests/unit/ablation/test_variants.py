@@ -37,7 +37,7 @@ def test_every_named_ablation_has_variants_whose_settings_fit_together() -> None
 
 
 def test_ablations_of_one_base_share_the_run_of_the_first_variant() -> None:
-    shared = {name: variants(name)[0].run(1).name for name in ABLATIONS if name != "objective"}
+    shared = {name: variants(name)[0].run(1).name for name in ABLATIONS if name not in ("objective", "recipe")}
     assert set(shared.values()) == {default_name("bert-tiny", with_usual_slots(replace(PRESETS["bert-tiny"], seed=1)))}
     assert variants("objective")[0].run(0).name == variants("pairs")[2].run(0).name  # full sentences
 
@@ -65,6 +65,16 @@ def test_a_falling_rate_has_the_length_and_the_rows_of_the_base_run() -> None:
         "30%, then 15%, then 5%": [0.3, 0.15, 0.05],
         "40%, then 15%": [0.4, 0.15],
         "30%, then 15%": [0.3, 0.15],
+    }
+
+
+def test_muon_has_the_rate_and_the_weight_decay_of_the_base_run() -> None:
+    stable, falling, muon, both = variants("recipe", "--preset", "encoder-xs")
+    assert {"optimizer": "Muon", "optimizer.momentum": 0.95} == changes(stable, muon) == changes(falling, both)
+    assert changes(stable, falling) == {"schedule": "LinearDecay", "schedule.warmup_share": 0.1}
+    assert changes(stable, replace(stable, config=PRESETS["encoder-xs"])) == {
+        "schedule.warmup_steps": 200,
+        "batch.rows_per_slot": "auto",
     }
 
 
