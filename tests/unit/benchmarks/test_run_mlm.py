@@ -1,5 +1,7 @@
 """Blocks of tokens for transformers' Trainer."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from tests.benchmarks.run_mlm import blocks, heldout_bits, model
 from tests.benchmarks.settings import RunMlm
+from tests.documents import ROOT
 
 
 def test_blocks_are_the_texts_between_special_tokens(
@@ -67,3 +70,13 @@ def test_a_model_of_transformers_has_bits_per_byte(
     model(config, tiny_vocabulary.size, special).save_pretrained(folder)
     save_vocabulary(tiny_vocabulary, folder, config.length)
     assert heldout_bits(str(folder), token_file.read(location)) > 1
+
+
+def test_a_machine_without_ray_and_mlflow_can_run_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('ray', 'mlflow'))\n"
+        "from tests.benchmarks.__main__ import main\n"
+        f"sys.exit(main(['run-mlm', '--token-file', '{tmp_path}/none', '--output', '{tmp_path}/out', '--minutes', '1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and f"{tmp_path}/none" in done.stderr and len(done.stderr.splitlines()) == 1
