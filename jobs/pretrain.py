@@ -2,8 +2,8 @@
 
     python jobs/pretrain.py encoder-xs --corpus PATH_OR_URL --epochs 10
     python jobs/pretrain.py continue --init FOLDER_OR_hf://OWNER/NAME --corpus PATH_OR_URL --vocabulary.extend 1000
-    ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus ANOTHER --steps 500 --workers 2
-    python jobs/pretrain.py bert-mini --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
+    ray job submit -- python jobs/pretrain.py encoder-s --corpus PATH_OR_URL --corpus ANOTHER --tokens 1B --workers 2
+    python jobs/pretrain.py encoder-xs --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
 
 Run the same command again to continue a stopped run.
 """

@@ -136,7 +136,7 @@ class VocabularySettings:
     """
     size: int | Literal["auto"] = 30_522
     """Number of entries of a trained vocabulary, including special and unused entries (Devlin et al. 2019: 30,522).
-    auto: 8,192 for a corpus of up to 20 million words, 16,384 up to 200 million, 50,368 above.
+    auto: 8,192 for a corpus of up to 20 million words, of six characters each, 16,384 up to 200 million, 50,368 above.
     """
     lowercase: bool | None = None
     """Lower-case the text.

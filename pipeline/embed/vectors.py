@@ -130,7 +130,9 @@ class Vectors:
             with pq.ParquetFile(source, memory_map=True, page_checksum_verification=True) as file:
                 yield file
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{location} cannot be read ({storage.first_line(error)}): embed again with --replace") from error
+            raise DataError(
+                f"{location} cannot be read ({storage.first_line(error)}): embed again with --replace"
+            ) from error
 
 
 def open_vectors(folder: str) -> Vectors:

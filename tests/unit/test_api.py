@@ -155,7 +155,9 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
     assert pairs.predict([("kar", "lost")])[0]["label"] in (0, 1)
     with pytest.raises(DataError, match=r"^rows have no second, which lists \(classification\) needs; they have text$"):
         pairs.predict(["kar"])
-    with pytest.raises(DataError, match=r"^rows\[1\] has no second, which other rows have: give all rows the same form$"):
+    with pytest.raises(
+        DataError, match=r"^rows\[1\] has no second, which other rows have: give all rows the same form$"
+    ):
         pairs.predict([("kar", "lost"), "kar"])
 
 

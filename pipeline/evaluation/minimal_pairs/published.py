@@ -46,7 +46,8 @@ def beside_published(paradigms: Sequence[Paradigm], selection: str, accuracy: fl
         return []
     # No number of a pair shows whether the supplement lacks some, so its pairs are counted.
     whole = benchmark == "BLiMP" and all(paradigm.whole for paradigm in paradigms)
-    part = "the whole" if whole else f"{sum(len(paradigm.good) for paradigm in paradigms):,} pairs"
+    count = f"{sum(len(paradigm.good) for paradigm in paradigms):,}"
+    part = "the whole" if whole else f"{count} filtered pairs" if benchmark == "BLiMP" else f"{count} pairs"
     scored = part if selection == "all" else f"{selection} of {part}"
     rows = [[f"this model ({scored})", "", "", f"{100 * accuracy:.1f}", "by PLL"]]
     rows += [[row.model, row.words, row.epochs, f"{score:.1f}", row.source] for row, score in scores.items()]

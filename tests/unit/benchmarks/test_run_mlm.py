@@ -76,7 +76,7 @@ def test_a_machine_without_ray_and_mlflow_can_run_it(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules |= dict.fromkeys(('ray', 'mlflow'))\n"
         "from tests.benchmarks.__main__ import main\n"
-        f"sys.exit(main(['run-mlm', '--token-file', '{tmp_path}/none', '--output', '{tmp_path}/out', '--minutes', '1']))"
+        f"sys.exit(main('run-mlm --token-file {tmp_path}/none --output {tmp_path}/out --minutes 1'.split()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and f"{tmp_path}/none" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config import data
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus import counts as counting
 from pipeline.corpus.counts import PARTITIONS, count_words, counting_tasks, sum_partition, texts_of, write_counts
@@ -210,7 +211,9 @@ def test_every_setting_of_a_vocabulary_changes_its_folder() -> None:
     assert len({json.dumps(settings_of_training(each, splitting_of(each))) for each in settings}) == len(changes)
 
 
-def test_the_size_follows_from_the_text_and_what_the_text_does_not_give_is_said(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_size_follows_from_the_text_and_what_the_text_does_not_give_is_said(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Six characters are a word: 20 million words have 120 million characters."""
     automatic, lines = VocabularySettings(kind="byte-bpe", size="auto"), []
     sizes = [sized_for(automatic, characters).size for characters in (120_000_000, 120_000_006)]
@@ -225,6 +228,13 @@ def test_the_size_follows_from_the_text_and_what_the_text_does_not_give_is_said(
     lines.clear()
     train(VocabularySettings(kind="byte-bpe", size=270), corpus, tmp_path, lines.append)
     assert lines[-1].startswith("vocabulary: 270 entries in ")
+    monkeypatch.setattr(data, "SIZES_BY_WORDS", ((20_000_000, 265),))
+    train(VocabularySettings(kind="byte-bpe", size=271), corpus, tmp_path, lines.append)
+    words = corpus.train_characters / 6
+    assert lines[-1] == (
+        f"note: vocabulary.size (271) is large for about {words:,.0f} words, which leave many entries rare: "
+        "--vocabulary.size auto gives 265"
+    )
 
 
 def test_files_of_an_interrupted_training_are_ignored(corpus: Corpus, tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def test_stopped_and_continued_it_has_the_bytes_of_an_undisturbed_job_and_is_sea
     assert "4 parts are embedded already" in said and "400 texts, 20 of them empty and without a vector: " in said
     assert {name: change_times(parts)[name] for name in before} == before
     assert main([*asked, "--output", str(tmp_path / "undisturbed")]) == 0
-    assert part_bytes(parts) == part_bytes(tmp_path / "undisturbed" / "parts") and {path.suffix for path in parts.iterdir()} == {".parquet"}
+    assert part_bytes(parts) == part_bytes(tmp_path / "undisturbed" / "parts")
+    assert {path.suffix for path in parts.iterdir()} == {".parquet"}
     capsys.readouterr()
     assert main([*asked, "--output", str(stopped)]) == 0 and "has these vectors already" in capsys.readouterr().out
 

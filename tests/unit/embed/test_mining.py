@@ -107,11 +107,14 @@ def test_many_copies_of_a_text_do_not_hide_the_texts_behind_them(write_vectors: 
     assert found == [["far", "farther", "other"]] * 2
 
 
-def test_binary_vectors_are_compared_with_a_binary_match(
-    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_binary_vectors_are_compared_with_a_binary_match(write_vectors: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     # Eight numbers, because bits are stored in bytes. The match and the first text have the same bits.
-    numbers = {"q": [9, 1, 1, 1, 1, 1, 1, 1], "match": [1, 9, 9, 9, 9, 9, 9, 9], "same bits": [9] * 8, "far": [1, 1, 1, 1, 1, 1, -1, -1]}
+    numbers = {
+        "q": [9, 1, 1, 1, 1, 1, 1, 1],
+        "match": [1, 9, 9, 9, 9, 9, 9, 9],
+        "same bits": [9] * 8,
+        "far": [1, 1, 1, 1, 1, 1, -1, -1],
+    }
     monkeypatch.setattr(ByAngle, "vectors", lambda _, texts: np.array([numbers[text] for text in texts], np.float32))
     vectors = write_vectors(
         np.array([numbers["same bits"], numbers["far"]], np.float32), texts=["same bits", "far"], format="binary"

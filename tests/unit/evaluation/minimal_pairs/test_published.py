@@ -15,7 +15,7 @@ def paradigms(names: tuple[str, ...], pairs: int) -> list[Paradigm]:
     ("names", "pairs", "own", "published", "count"),
     [
         (PARADIGMS, PAIRS, "this model (even of the whole)", ["70.4", "babylm/evaluation-pipeline-2025"], 7),
-        (PARADIGMS, 10, "this model (even of 670 pairs)", ["70.4", "babylm/evaluation-pipeline-2025"], 7),
+        (PARADIGMS, 10, "this model (even of 670 filtered pairs)", ["70.4", "babylm/evaluation-pipeline-2025"], 7),
         (SUPPLEMENT, PAIRS, "this model (even of 5,000 pairs)", ["63.7", "babylm/evaluation-pipeline-2025"], 5),
     ],
 )
