@@ -22,7 +22,7 @@ class DevicePlacement:
     address: str | None = None
     """Address of the Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this
     process. predict and embed use Ray for small inputs only if one of these is given (local starts Ray), or
-    with actors, GPUs or added nodes.
+    with actors, GPUs or added nodes. score, search and mine never use it.
     """
 
     def __post_init__(self) -> None:

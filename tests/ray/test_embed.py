@@ -44,11 +44,15 @@ def test_stopped_without_ray_it_is_continued_on_ray_to_the_same_bytes(
 
 
 @pytest.mark.second
-def test_killed_without_ray_it_is_continued_on_ray_to_the_same_bytes(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("on_ray", [False, True])
+def test_killed_on_ray_or_without_it_is_continued_the_other_way_to_the_same_bytes(
+    on_ray: bool, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed, asked = tmp_path / "killed", [*options, "--rows-per-part", "4"]
-    assert 2 <= kill_when_begun("embed", [*asked, "--output", str(killed)], killed / "parts", on_ray=False) < 100
+    assert 2 <= kill_when_begun("embed", [*asked, "--output", str(killed)], killed / "parts", on_ray=on_ray) < 100
     assert not (killed / "manifest.json").exists()
-    assert main([*asked, "--output", str(killed)]) == 0
+    with monkeypatch.context() as patch:
+        if on_ray:
+            without_ray(patch)
+        assert main([*asked, "--output", str(killed)]) == 0
     assert part_bytes(killed / "parts") == undisturbed(asked, tmp_path / "undisturbed", monkeypatch)
