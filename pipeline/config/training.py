@@ -308,7 +308,9 @@ class Checkpoints:
     """Checkpoints: when training state is saved, and which checkpoints are kept."""
 
     every: int = 500
-    """Steps between checkpoints; the last step is always followed by a checkpoint."""
+    """Steps between checkpoints. A checkpoint is also written after the last step, and when the newest is ten minutes
+    old.
+    """
     keep: int = 3
     """Number of newest checkpoints to keep."""
     keep_best: bool = False

@@ -1,5 +1,5 @@
-"""Extra checkpoints: before a node is preempted, and in elastic runs, which restart from a checkpoint at every
-resize.
+"""Extra checkpoints: before a node is preempted, between checkpoints that are far apart in time, and in elastic runs,
+which restart from a checkpoint at every resize.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ ELASTIC_SECONDS = 60.0
 
 When a node joins, Ray restarts the workers without notice.
 """
+SECONDS = 600.0
+"""Approximate most seconds between checkpoints of any run, so that a machine that vanishes takes little work with it."""
 
 
 class ExtraCheckpoints:
@@ -29,7 +31,7 @@ class ExtraCheckpoints:
     """
 
     def __init__(self, leaving: Callable[[], bool], *, elastic: bool) -> None:
-        self.leaving, self.elastic = leaving, elastic
+        self.leaving, self.most_seconds = leaving, ELASTIC_SECONDS if elastic else SECONDS
         self.seconds_since = 0.0
         """Estimated seconds of the steps since the last checkpoint."""
         self.polls_since: int | None = None
@@ -41,7 +43,7 @@ class ExtraCheckpoints:
         True in three cases:
         - a regular checkpoint is `due`;
         - there is a preemption notice: True at the first poll that finds the notice, then about every ten seconds;
-        - the run is elastic, and its last checkpoint is about a minute old.
+        - the last checkpoint is about ten minutes old, or one minute if the run is elastic.
 
         `step_seconds` is the recent mean time per step, 0 if unknown.
         """
@@ -49,7 +51,7 @@ class ExtraCheckpoints:
         wanted = (
             self._due_to_preemption(step, step_seconds)
             or due
-            or (self.elastic and self.seconds_since >= ELASTIC_SECONDS)
+            or self.seconds_since >= self.most_seconds
         )
         if wanted:
             self.seconds_since = 0.0

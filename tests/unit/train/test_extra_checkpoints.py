@@ -44,6 +44,11 @@ def test_an_elastic_run_writes_one_every_minute():
     assert saved(2, 100.0, range(0), elastic=True)[1] == [1, 2]
 
 
+def test_any_run_writes_one_every_ten_minutes():
+    assert saved(700, 2.0, range(0))[1] == [300, 600]
+    assert saved(290, 2.0, range(0))[1] == []
+
+
 def test_elastic_checkpoints_are_a_minute_apart_at_varying_step_times():
     extra, since, most = ExtraCheckpoints(lambda: False, elastic=True), 0.0, 0.0
     for step in range(1, 5_001):
