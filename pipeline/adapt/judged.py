@@ -1,5 +1,6 @@
 """Score rankings of a corpus by judged queries: BM25, the untouched encoder and the adapted one."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -67,7 +68,8 @@ def rank_by_vectors(
     vectors: Vectors, queries: np.ndarray, parents: Mapping[str, str], ids: Sequence[str], ties: np.ndarray
 ) -> list[np.ndarray]:
     """Return the ranking of each query, as indices of `ids`; `parents` are {id of an embedded piece: its parent}."""
-    hits = exact_hits(vectors, queries, DEPTH)
+    most_pieces = max(Counter(parents.values()).values())  # a document occurs as often among the hits
+    hits = exact_hits(vectors, queries, DEPTH * most_pieces)
     index = {id: number for number, id in enumerate(ids)}
     rows = {
         row: index[own_id(parents[about["id"]])] for row, about in vectors.rows_of(hits.rows.ravel().tolist()).items()

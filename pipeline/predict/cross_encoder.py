@@ -41,7 +41,7 @@ def load(location: str, label: str | None, placement: ModelPlacement) -> CrossEn
 
     Raises CheckpointError if there is no model, and ConfigError for a model that does not score pairs.
     """
-    device, tuned = required_device(placement), open_tuned(location)
+    device, tuned = required_device(placement), open_tuned(location, "rerank")
     return CrossEncoder(
         tuned=replace(tuned, module=tuned.module.to(device)),
         label=_scored_label(location, label, tuned.about.task, published=DIGEST in tuned.about.lineage),

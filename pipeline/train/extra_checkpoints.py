@@ -20,7 +20,7 @@ ELASTIC_SECONDS = 60.0
 When a node joins, Ray restarts the workers without notice.
 """
 SECONDS = 600.0
-"""Approximate most seconds between checkpoints of any run, so that a machine that vanishes takes little work with it."""
+"""Approximate most seconds between checkpoints of any run, so that a lost machine takes little work with it."""
 
 
 class ExtraCheckpoints:
@@ -48,11 +48,7 @@ class ExtraCheckpoints:
         `step_seconds` is the recent mean time per step, 0 if unknown.
         """
         self.seconds_since += step_seconds
-        wanted = (
-            self._due_to_preemption(step, step_seconds)
-            or due
-            or self.seconds_since >= self.most_seconds
-        )
+        wanted = self._due_to_preemption(step, step_seconds) or due or self.seconds_since >= self.most_seconds
         if wanted:
             self.seconds_since = 0.0
         return wanted

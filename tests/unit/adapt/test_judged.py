@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.adapt import judged
 from pipeline.adapt.documents import documents_of, own_id
 from pipeline.adapt.judged import collection_of, rank_by_vectors
 from pipeline.adapt.queries import given_queries
@@ -88,6 +89,18 @@ def test_a_document_has_the_similarity_of_its_best_piece(write_vectors: Write) -
     ranked = rank_by_vectors(vectors, queries, parents, ids, tie_ranks(ids))
     # cosines of p's pieces and of q: (0, 1) and 0.6; (0.8, 0.6) and 1; (-1, 0) and -0.8
     assert [order.tolist() for order in ranked] == [[0, 1], [1, 0], [0, 1]]
+
+
+def test_the_pieces_of_a_long_document_do_not_end_a_ranking(
+    write_vectors: Write,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judged, "DEPTH", 2)
+    vectors = write_vectors(np.array([[1, 0], [1, 0], [1, 0], [0, 1]], np.float32), ids=["p#0", "p#1", "p#2", "q#0"])
+    parents = dict.fromkeys(("p#0", "p#1", "p#2"), "f:0:p") | {"q#0": "f:1:q"}
+    queries = np.array([[1, 0]], np.float32)
+    (order,) = rank_by_vectors(vectors, queries, parents, ["p", "q"], tie_ranks(["p", "q"]))
+    assert order.tolist() == [0, 1]
 
 
 def test_queries_may_have_the_ids_of_beir(tmp_path: Path) -> None:
