@@ -1,6 +1,5 @@
 """Score rankings of a corpus by judged queries: BM25, the untouched encoder and the adapted one."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -68,12 +67,15 @@ def rank_by_vectors(
     vectors: Vectors, queries: np.ndarray, parents: Mapping[str, str], ids: Sequence[str], ties: np.ndarray
 ) -> list[np.ndarray]:
     """Return the ranking of each query, as indices of `ids`; `parents` are {id of an embedded piece: its parent}."""
-    most_pieces = max(Counter(parents.values()).values())  # a document occurs as often among the hits
-    hits = exact_hits(vectors, queries, DEPTH * most_pieces)
-    index = {id: number for number, id in enumerate(ids)}
-    rows = {
-        row: index[own_id(parents[about["id"]])] for row, about in vectors.rows_of(hits.rows.ravel().tolist()).items()
-    }
+    index, depth = {id: number for number, id in enumerate(ids)}, DEPTH
+    while True:
+        hits = exact_hits(vectors, queries, depth)
+        found = vectors.rows_of(hits.rows.ravel().tolist())
+        rows = {row: index[own_id(parents[about["id"]])] for row, about in found.items()}
+        documents = min(len({rows[row] for row in of_query}) for of_query in hits.rows.tolist())
+        if documents >= DEPTH or hits.rows.shape[1] < depth:
+            break
+        depth *= 4  # several hits are pieces of one document
     rankings = []
     for of_query, similarities in zip(hits.rows, hits.scores):
         scores = np.full(len(ids), -np.inf, np.float32)

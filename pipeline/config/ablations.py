@@ -83,10 +83,7 @@ LAST_FIFTH: dict[str, Value] = {
     "schedule.decay_share": "0.2",
 }
 ALL_STEPS: dict[str, Value] = {"schedule": "linear-decay", "schedule.warmup_share": "0.1"}
-MUON: dict[str, Value] = {"optimizer": "muon"} | {
-    name: OfBase(setting=name)
-    for name in ("optimizer.learning_rate", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay")
-}
+MUON: dict[str, Value] = {"optimizer": "muon"}
 ABLATIONS: dict[str, Ablation] = {
     "pairs": Ablation(
         examines="Next-sentence prediction helps (Devlin et al. 2019, section 5.1), or does not help (Liu et al. 2019, "
@@ -178,8 +175,8 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "recipe": Ablation(
         examines="A rate that falls to zero over all steps (Bergsma et al. 2025), and Muon (Jordan et al. 2024), learn "
-        "more per token than the presets encoder-*: StableAdamW, and a rate that falls over the last fifth. Muon has "
-        "the base run's rate, weight decay and beta2",
+        "more per token than a rate that falls over the last fifth, and than the base run's optimiser, whose rate, "
+        "weight decay and beta2 Muon has; --preset encoder-xs has StableAdamW",
         rows=_rows(
             {
                 "falls over the last fifth": LAST_FIFTH,

@@ -308,11 +308,11 @@ class Checkpoints:
     """Checkpoints: when training state is saved, and which checkpoints are kept."""
 
     every: int = 500
-    """Steps between checkpoints. A checkpoint is also written after the last step, and when the newest is ten minutes
-    old.
+    """Steps between checkpoints. A checkpoint is also written after the last step, and after about ten minutes of steps
+    without one.
     """
     keep: int = 3
-    """Number of newest checkpoints to keep."""
+    """Number of newest checkpoints to keep; if these are `every` steps apart, also the newest one after them."""
     keep_best: bool = False
     """Also keep the checkpoint with the lowest held-out loss. Only checkpoints at steps with an evaluation
     (evaluation.every) are compared.

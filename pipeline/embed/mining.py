@@ -87,7 +87,11 @@ class Miner:
         ]
         few = [rows[: SPARE * self.config.negatives + len(matching)] for rows, matching in zip(below, refused)]
         chosen = self._chosen_of(few, refused)
-        lacking = [row for row, texts in enumerate(chosen) if len(texts) < self.config.negatives]
+        lacking = [
+            row
+            for row, texts in enumerate(chosen)
+            if len(texts) < self.config.negatives and len(few[row]) < len(below[row])
+        ]
         more = self._chosen_of([below[row] for row in lacking], [refused[row] for row in lacking])
         for row, texts in zip(lacking, more, strict=True):
             chosen[row] = texts

@@ -11,6 +11,7 @@ from pipeline.errors import DataError
 from pipeline.fine_tuned.about import TunedModel
 from pipeline.fine_tuned.decoding import answers_of, tag_probabilities_of
 from pipeline.tables.squad import Question
+from pipeline.tables.word_columns import texts_in
 from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
@@ -42,11 +43,12 @@ class AnswerForm:
 
 
 def _sentences(task: Task, columns: Columns) -> list[Sentence]:
-    """Return the sentences of rows of words.
+    """Return the sentences of rows of words. Raises DataError for a list in a text whose members are not all texts.
 
     Encoding needs tags and intents that the task knows. Answers do not depend on them.
     """
-    words = columns["words"] if "words" in columns else [split_cell(text) for text in columns["text"]]
+    texts = columns.get("text", ())
+    words = columns["words"] if "words" in columns else [texts_in("a row", split_cell(text)) for text in texts]
     tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pipeline.config.adapters import Bottleneck, Freeze, NoAdapter
+from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
@@ -133,10 +133,13 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
 
 
 def _freezes_more(config: Finetune, model: Model) -> bool:
-    """Return whether earlier versions may have trained DeBERTa's relative embeddings or a final LayerNorm otherwise."""
-    has_either = model.block == "pre-norm" or isinstance(model.attention, DisentangledAttention | BucketedAttention)
+    """Return whether earlier versions trained DeBERTa's relative embeddings or a final LayerNorm otherwise."""
+    adapts, all_layers = not isinstance(config.adapter, NoAdapter), config.freeze.layers == model.layers
     decays = config.optimizer.layer_decay not in (None, 1)
-    return has_either and (decays or config.freeze != Freeze() or not isinstance(config.adapter, NoAdapter))
+    relative = isinstance(model.attention, DisentangledAttention | BucketedAttention)
+    return (model.block == "pre-norm" and (adapts or all_layers)) or (
+        relative and (adapts or decays or config.freeze.embeddings)
+    )
 
 
 def _task_identity(task: Task) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 from pipeline.config.objective import Masked, Replaced
-from pipeline.config.training import ConstantRate, WarmupStableDecay
+from pipeline.config.training import ConstantRate, Lamb, WarmupStableDecay
 
 IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "objective", "optimizer", "schedule")
 """Settings, and groups of settings, that identify a run together with its data."""
@@ -91,7 +92,16 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
         and key not in FINGERPRINTED
         and not key.startswith(unused)
         and not (key in implied and implied[key] == value)
-    }
+    } | _other_updates(config)
+
+
+def _other_updates(config: Pretrain) -> dict[str, bool]:
+    """Return an entry for runs whose weights earlier versions updated by other rules; they must not be continued."""
+    optimizer, attention = config.optimizer, config.model.attention
+    scaled = isinstance(optimizer, Lamb) and optimizer.weight_decay == 0
+    relative = isinstance(attention, DisentangledAttention | BucketedAttention)
+    decays = relative and optimizer.layer_decay not in (None, 1)
+    return {"optimizer.later_rules": True} if scaled or decays else {}
 
 
 def implied_objective(family: str) -> dict[str, Any]:

@@ -141,14 +141,18 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
     return target
 
 
-def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
+def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = (), every: int = 1) -> None:
     """Delete checkpoints up to `step`, except the newest `keep` published ones and those of the steps in `stays`.
 
-    Checkpoints after `step` are not touched: they are damaged, and were written before a restart.
+    Of the newest ones, those at multiples of `every` steps come first, so that others do not replace them; but the
+    newest of all is kept. Checkpoints after `step` are not touched: they are damaged and older than a restart.
     """
     folders, superseded = saved(run_folder)
     steps = [number for number in folders if number <= step]
-    kept = [number for number in steps if storage.exists(storage.join(folders[number], storage.MANIFEST))][-keep:]
+    published = [number for number in steps if storage.exists(storage.join(folders[number], storage.MANIFEST))]
+    regular = [number for number in published if number % every == 0][-keep:]
+    later = [number for number in published if number > max(regular, default=-1)]
+    kept = regular + later[-max(1, keep - len(regular)) :]
     for old in steps:
         if old not in kept and old not in stays:
             storage.delete_folder(folders[old])

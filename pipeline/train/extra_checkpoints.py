@@ -34,6 +34,8 @@ class ExtraCheckpoints:
         self.leaving, self.most_seconds = leaving, ELASTIC_SECONDS if elastic else SECONDS
         self.seconds_since = 0.0
         """Estimated seconds of the steps since the last checkpoint."""
+        self.untimed = 0
+        """Steps since the last checkpoint that were taken before the time of a step was known."""
         self.polls_since: int | None = None
         """Polls since the last checkpoint that a preemption notice caused; None while there is no notice."""
 
@@ -47,10 +49,13 @@ class ExtraCheckpoints:
 
         `step_seconds` is the recent mean time per step, 0 if unknown.
         """
-        self.seconds_since += step_seconds
+        self.untimed += 1
+        if step_seconds:
+            self.seconds_since += self.untimed * step_seconds
+            self.untimed = 0
         wanted = self._due_to_preemption(step, step_seconds) or due or self.seconds_since >= self.most_seconds
         if wanted:
-            self.seconds_since = 0.0
+            self.seconds_since, self.untimed = 0.0, 0
         return wanted
 
     def _due_to_preemption(self, step: int, step_seconds: float) -> bool:

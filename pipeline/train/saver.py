@@ -139,5 +139,9 @@ class Saver:
         phase = self.config.phase_at(state.step - 1)
         best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
         checkpoint.delete_old_checkpoints(
-            self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None}
+            self.folder,
+            kept.keep,
+            state.step,
+            {step for step in (best, decay_start(self.config)) if step is not None},
+            kept.every,
         )

@@ -211,6 +211,11 @@ def test_a_trial_is_named_by_all_that_shapes_it_and_nothing_else(glue: Path, tin
     adapted = replace(config, adapter=LowRank())
     assert "freezes_all" in identity_of(adapted, problem, of_deberta, 0)  # earlier versions trained more
     assert "freezes_all" not in identity_of(adapted, problem, initial, 0) | identity_of(config, problem, of_deberta, 0)
+    decaying = replace(config, optimizer=replace(config.optimizer, layer_decay=0.9))
+    assert "freezes_all" in identity_of(decaying, problem, of_deberta, 0)
+    pre_norm = replace(initial, model=replace(initial.model, block="pre-norm", layers=2))
+    frozen = [identity_of(replace(config, freeze=Freeze(layers=layers)), problem, pre_norm, 0) for layers in (1, 2)]
+    assert ["freezes_all" in identity for identity in frozen] == [False, True]
     few, windows = replace(config, recipe=Recipe(training_rows=1)), Truncation(maximum_length=16, passages=True)
     in_passages = replace(problem, cutting=windows)
     assert identity_of(few, in_passages, initial, 0)["whole_texts"]  # earlier versions took single passages

@@ -133,6 +133,8 @@ def test_a_sentence_of_spaces_is_tagged_as_its_list_of_words(make: Make) -> None
     answers, _ = answer_table(model, pa.table({"text": sentences}), None, None)
     (expected,) = answer_table(model, pa.table({"words": [["kar", "lost"]]}), None, None)[0].to_pylist()
     assert answers.to_pylist() == [expected] * 3 and len(expected["tags"]) == 2
+    with pytest.raises(DataError, match=r"^a row holds '1', which is not text"):
+        answer_table(model, pa.table({"text": ['["kar", 1]']}), None, None)
 
 
 def test_columns_of_training_are_found_unless_others_are_named() -> None:

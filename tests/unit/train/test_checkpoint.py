@@ -266,6 +266,21 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert steps_saved(str(tmp_path)) == [20, 100]
 
 
+def test_checkpoints_between_the_regular_ones_do_not_replace_them(tmp_path: Path) -> None:
+    def left(*steps: int) -> list[int]:
+        for step in steps:
+            Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
+            Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
+        delete_old_checkpoints(str(tmp_path), 3, 10_000, every=100)
+        return steps_saved(str(tmp_path))
+
+    assert left(20, 40, 60, 80) == [40, 60, 80]  # there is no regular one yet
+    assert left(100) == [100]
+    assert left(120, 140, 160) == [100, 140, 160]
+    assert left(200, 300, 310, 320) == [100, 200, 300, 320]
+    assert left(400) == [200, 300, 400]
+
+
 def test_what_a_superseded_attempt_wrote_is_deleted_once_the_run_is_beyond_it(tmp_path: Path) -> None:
     for step, attempt in ((20, 1), (40, 1), (60, 1), (80, 1), (60, 2)):
         Path(folder_of(str(tmp_path), step, attempt)).mkdir(parents=True)

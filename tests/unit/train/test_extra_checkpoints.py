@@ -49,6 +49,11 @@ def test_any_run_writes_one_every_ten_minutes():
     assert saved(290, 2.0, range(0))[1] == []
 
 
+def test_steps_before_the_first_times_count_once_these_are_known():
+    extra = ExtraCheckpoints(lambda: False, elastic=False)
+    assert [step for step in range(1, 20) if extra.is_due(step, 0.0 if step < 10 else 120.0)] == [10, 15]
+
+
 def test_elastic_checkpoints_are_a_minute_apart_at_varying_step_times():
     extra, since, most = ExtraCheckpoints(lambda: False, elastic=True), 0.0, 0.0
     for step in range(1, 5_001):

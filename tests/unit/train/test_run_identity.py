@@ -36,7 +36,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.files.storage import write_json
 from pipeline.presets.table import PRESETS
-from pipeline.saved.naming import ADDED, default_name, with_name
+from pipeline.saved.naming import ADDED, default_name, identifying_settings, with_name
 from pipeline.saved.run import is_finished, read_run, read_summary, run_folder, settings_of, write_run
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.run_identity import identity, refuse_differences, refuse_other_versions, rollback_step
@@ -98,6 +98,21 @@ BESIDE = [
 @pytest.fixture
 def corpus() -> Corpus:
     return Corpus(folder="nowhere", fingerprint="aaaa", train=(), heldout=(), counts={}, dropped={}, sources={})
+
+
+def test_runs_that_earlier_versions_updated_by_other_rules_are_new_runs() -> None:
+    deberta = PRESETS["deberta-tiny"]
+    changed = [
+        replace(CONFIG, optimizer=Lamb(weight_decay=0)),
+        replace(deberta, optimizer=replace(deberta.optimizer, layer_decay=0.9)),
+    ]
+    unchanged = [
+        replace(CONFIG, optimizer=Lamb()),
+        replace(CONFIG, optimizer=AdamW(weight_decay=0, layer_decay=0.9)),
+        deberta,
+    ]
+    marked = ["optimizer.later_rules" in identifying_settings(config) for config in (*changed, *unchanged)]
+    assert marked == [True, True, False, False, False]
 
 
 def test_a_default_name_is_the_preset_and_a_digest() -> None:
