@@ -185,7 +185,9 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def chip_of(device_name: str) -> str | None:
-    """Return the key of PEAKS for a device name of the driver; None for a slice of a GPU, and for other chips."""
+    """Return the key of PEAKS for a device name of the driver, or for itself; None for slices and other chips."""
+    if device_name in PEAKS:
+        return device_name
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
         return None

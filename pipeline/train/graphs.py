@@ -144,8 +144,10 @@ class SlotGraphs:
     ) -> None:
         self.objective, self.autocast, self.device, self.capacity = objective, autocast, device, capacity
         self.reduce_precision, self.single, self.records = reduce_precision, single, records
+        self.all_divisors: Tensor | None = None
+        """Divisors of all loss terms, which the graphs read; None before the first step."""
         self.divisors: dict[str, Tensor] = {}
-        """Loss term -> its divisor, which the graphs read."""
+        """Loss term -> its element of `all_divisors`."""
         self.scale: LossScale | None = None
         self.gradients: FlatGradients | None = None
         """Gradients to which all slots add; None before the first slot, and for single slots."""
@@ -253,11 +255,13 @@ class SlotGraphs:
                 parameter.grad.fill_(torch.inf)
 
     def _set_divisors(self, counts: Mapping[str, float | Tensor]) -> None:
-        """Set the divisors of the loss terms, which the graphs read."""
-        for term, count in counts.items():
-            if term not in self.divisors:
-                self.divisors[term] = torch.empty((), device=self.device)
-            self.divisors[term].fill_(count)
+        """Set the divisors of the loss terms, which the graphs read. One copy launches less than a fill for each."""
+        if self.all_divisors is None:
+            self.all_divisors = torch.empty(len(counts), device=self.device)
+            self.divisors = dict(zip(counts, self.all_divisors.unbind(), strict=True))
+        values = torch.tensor([counts[term] for term in self.divisors], dtype=torch.float32)
+        values = values if self.device.type == "cpu" else values.pin_memory()  # so that the host does not wait
+        self.all_divisors.copy_(values, non_blocking=True)
 
     def _get_ready(self, batch: MaskedBatch) -> None:
         """Find the parameters that get gradients, and record the graph of the batch's size, if this was not done."""

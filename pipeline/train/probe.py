@@ -59,9 +59,10 @@ class GpuReport:
 
 
 def require_usable_gpus(resource: str | None = None) -> FreeMemory | None:
-    """Return the GPU with the least free memory among those of all nodes; None if no node answered.
+    """Return the GPU with the least free memory among one of each node; None if no node answered.
 
-    If `resource` is set, ask only nodes that have it. Raises ConfigError if torch cannot use the GPUs of a node.
+    A node answers for the GPU that Ray assigns to the probe. If `resource` is set, ask only nodes that have it. Raises
+    ConfigError if torch cannot use the GPU of a node.
     """
     wanted = ("GPU", resource) if resource else ("GPU",)
     nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]

@@ -159,7 +159,8 @@ def _backward_of_graphs(
         with compute.timed():
             totals = graphs.add_gradients(batch)
         for name, total in totals.items():
-            sums[name] = sums.get(name, 0.0) + total.double()
+            own = total.to(torch.float64, copy=True)  # the next slot overwrites the total
+            sums[name] = sums[name] + own if name in sums else own
     graphs.reduce()
     return sums
 

@@ -117,7 +117,7 @@ def test_a_prepared_step_of_one_slot_records_nothing_more(recorded: list[Graph],
     sizes = len({graphs.size_of(batch) for batch in examples()})
     assert len(recorded) == 2 * sizes == len(graphs.graphs) + len(graphs.updates)
     assert graphs.gradients is None and all(not graph.gradients for graph in graphs.graphs.values())
-    assert launches(watch) <= 10, watch.counts
+    assert launches(watch) <= 7, watch.counts  # one more is the replay of the update
     assert sum(graph.replays for graph in recorded) == 2 * (sizes + 2 + 3) - 2  # the first two updates are launched
 
 

@@ -12,7 +12,7 @@ from pipeline.config.model_parts import (
     RotaryPositions,
 )
 from pipeline.config.objective import Masked
-from pipeline.model.flops import NAMES, PEAKS, TokenCounts, peak_flops, utilisation
+from pipeline.model.flops import NAMES, PEAKS, TokenCounts, chip_of, peak_flops, utilisation
 from pipeline.objectives.table import flops_per_token
 
 
@@ -137,6 +137,7 @@ def test_a_chip_is_known_by_its_name_and_format() -> None:
 
 def test_every_name_has_its_row_and_every_row_a_name() -> None:
     assert {row for _, row in NAMES} == set(PEAKS)
+    assert [chip_of(row) for row in PEAKS] == list(PEAKS)
 
 
 def test_a_format_of_half_the_bits_is_not_slower() -> None:

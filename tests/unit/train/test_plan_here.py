@@ -170,8 +170,10 @@ def test_a_plan_for_a_gpu_asks_whether_a_run_in_a_relative_output_has_begun(
     """As the command gives it: the output folder is `output`, and the run has its default name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan_here, "facts_here", lambda config, report: ([], None, False))  # no timed steps
-    text = plan_here.whole_plan(replace(tiny_config, output="output", name="new"), "H100", pytest.fail)
+    config = replace(tiny_config, output="output", name="new", workers="1..8", batch=Batch(rows_per_step=16))
+    text = plan_here.whole_plan(config, "H100", pytest.fail)
     assert "slots" in text and "H100" in text and not list(tmp_path.iterdir())
+    assert "placement.graphs auto: on" in text, "the price table has a machine of eight"
 
 
 def test_only_a_run_of_many_passes_is_warned_of(tiny_config: Pretrain) -> None:

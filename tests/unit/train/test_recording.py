@@ -75,6 +75,7 @@ NEEDS = "all workers on one machine, or a network that takes less than 5% of a s
         (of_workers(1), "Foo", 1, None),
         (of_workers(8), "Foo", 8, None),
         (of_workers(8), H100, None, None),  # eight in a machine of the price table
+        (of_workers(8), "H100 SXM", None, None),  # as a plan names it
         (of_workers(16), H100, 8, f"{NEEDS} (estimated: "),
         (of_workers(16, 1_024), H100, 8, None),  # eight times as much work for each reduction
         (of_workers(2), "NVIDIA L4", 1, f"{NEEDS} (estimated: "),
