@@ -47,8 +47,8 @@ def _sentences(task: Task, columns: Columns) -> list[Sentence]:
 
     Encoding needs tags and intents that the task knows. Answers do not depend on them.
     """
-    texts = columns.get("text", ())
-    words = columns["words"] if "words" in columns else [texts_in("a row", split_cell(text)) for text in texts]
+    found = columns["words"] if "words" in columns else map(split_cell, columns["text"])
+    words = [texts_in("a row", members) if members else () for members in map(list, found)]
     tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
 

@@ -11,7 +11,7 @@ RUN/checkpoints/step-00000500/ (in an object store step-00000500-attempt-2/: see
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -141,16 +141,22 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
     return target
 
 
-def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = (), every: int = 1) -> None:
+def delete_old_checkpoints(
+    run_folder: str,
+    keep: int,
+    step: int,
+    stays: Collection[int] = (),
+    is_regular: Callable[[int], bool] = lambda step: True,
+) -> None:
     """Delete checkpoints up to `step`, except the newest `keep` published ones and those of the steps in `stays`.
 
-    Of the newest ones, those at multiples of `every` steps come first, so that others do not replace them; but the
-    newest of all is kept. Checkpoints after `step` are not touched: they are damaged and older than a restart.
+    Of the newest ones, those of regular steps come first, so that others do not replace them; but the newest of all is
+    kept. Checkpoints after `step` are not touched: they are damaged and older than a restart.
     """
     folders, superseded = saved(run_folder)
     steps = [number for number in folders if number <= step]
     published = [number for number in steps if storage.exists(storage.join(folders[number], storage.MANIFEST))]
-    regular = [number for number in published if number % every == 0][-keep:]
+    regular = [number for number in published if is_regular(number)][-keep:]
     later = [number for number in published if number > max(regular, default=-1)]
     kept = regular + later[-max(1, keep - len(regular)) :]
     for old in steps:

@@ -137,11 +137,12 @@ class Saver:
         kept = self.config.checkpoint
         # The best checkpoint is chosen within a phase, because losses at other sequence lengths cannot be compared.
         phase = self.config.phase_at(state.step - 1)
+        ends = {phase.end for phase in self.config.all_phases}
         best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
         checkpoint.delete_old_checkpoints(
             self.folder,
             kept.keep,
             state.step,
             {step for step in (best, decay_start(self.config)) if step is not None},
-            kept.every,
+            lambda step: step % kept.every == 0 or step in ends,
         )

@@ -72,10 +72,10 @@ def test_the_command_of_the_readme_prepares_and_trains_where_there_is_no_clone(w
     assert settings["preset"] == "encoder-xs"
     small = [
         *("--prepare.window-characters", "4000", "--prepare.piece-characters", "1000"),
-        *("--prepare.near-duplicates", "None", "--prepare.heldout-share", "0", "--vocabulary.size", "120"),
+        *("--prepare.near-duplicates", "None", "--prepare.heldout-share", "0", "--vocabulary.size", "300"),
         *("--model.layers", "1", "--model.width", "32", "--model.heads", "1", "--model.feed-forward", "32"),
         *("--sampling.maximum-length", "32", "--batch.rows-per-step", "8", "--batch.rows-per-slot", "8"),
-        *("--steps", "10", "--name", "ten"),
+        *("--steps", "10", "--schedule.warmup-steps", "2", "--name", "ten"),
     ]
     (command,) = (
         written

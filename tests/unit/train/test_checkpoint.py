@@ -271,7 +271,7 @@ def test_checkpoints_between_the_regular_ones_do_not_replace_them(tmp_path: Path
         for step in steps:
             Path(folder_of(str(tmp_path), step)).mkdir(parents=True)
             Path(folder_of(str(tmp_path), step), "manifest.json").write_text("{}")
-        delete_old_checkpoints(str(tmp_path), 3, 10_000, every=100)
+        delete_old_checkpoints(str(tmp_path), 3, 10_000, is_regular=lambda step: step % 100 == 0)
         return steps_saved(str(tmp_path))
 
     assert left(20, 40, 60, 80) == [40, 60, 80]  # there is no regular one yet
