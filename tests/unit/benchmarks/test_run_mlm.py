@@ -79,4 +79,6 @@ def test_a_machine_without_ray_and_mlflow_can_run_it(tmp_path: Path) -> None:
         f"sys.exit(main('run-mlm --token-file {tmp_path}/none --output {tmp_path}/out --minutes 1'.split()))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and f"{tmp_path}/none" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    # accelerate may be missing, as it is in the extra `bench`
+    assert f"{tmp_path}/none is not a file" in done.stderr or "run-mlm needs transformers and accelerate" in done.stderr
