@@ -70,7 +70,7 @@ class Memory:
     """Measure peak memory in MB while the context is open.
 
     "worker": memory of the largest Ray worker of this machine, without shared memory; "object store": memory of the
-    object store. The workers of a Ray that was running before are not children of this process.
+    object store.
     """
 
     def __init__(self) -> None:
@@ -88,6 +88,7 @@ class Memory:
 
     def watch(self) -> None:
         while not self.stop.wait(0.5):
+            # All processes, because the workers of a Ray that ran before are no children of this one.
             workers = [process for process in psutil.process_iter() if name(process).startswith("ray::")]
             self.keep("worker", max(map(_own_bytes, workers), default=0))
             total, available = (

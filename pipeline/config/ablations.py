@@ -174,9 +174,9 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "recipe": Ablation(
-        examines="A rate that falls to zero over all steps (Bergsma et al. 2025), and Muon (Jordan et al. 2024), learn "
-        "more per token than a rate that falls over the last fifth, and than the base run's optimiser, whose rate, "
-        "weight decay and beta2 Muon has; --preset encoder-xs has StableAdamW",
+        examines="A model learns more per token if the rate falls to zero over all steps instead of the last ones "
+        "(Bergsma et al. 2025), and from Muon more than from AdamW (Jordan et al. 2024); Muon has the base run's rate, "
+        "weight decay and beta2",
         rows=_rows(
             {
                 "falls over the last fifth": LAST_FIFTH,

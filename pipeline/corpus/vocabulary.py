@@ -284,21 +284,14 @@ def _train(
             f"note: vocabulary.size ({settings.size}) is more than the words of this text give, "
             f"{vocabulary.size:,} entries: give more text, or --vocabulary.size {vocabulary.size}"
         )
-    elif settings.kind == "byte-bpe" and vocabulary.size > (usual := _usual_size(settings, corpus)):
-        report(
-            f"note: vocabulary.size ({settings.size}) is large for about {_words(corpus):,.0f} words, which leave many "
-            f"entries rare: --vocabulary.size auto gives {usual}"
-        )
-
-
-def _words(corpus: Corpus) -> float:
-    """Return an estimate of the words of a corpus."""
-    return corpus.train_characters / CHARACTERS_PER_WORD
-
-
-def _usual_size(settings: VocabularySettings, corpus: Corpus) -> int:
-    """Return the number of entries that vocabulary.size auto gives for a corpus."""
-    return replace(settings, size="auto").sized(_words(corpus)).most_entries
+    elif settings.kind == "byte-bpe":
+        usual = sized_for(replace(settings, size="auto"), corpus.train_characters).most_entries
+        if vocabulary.size > usual:
+            words = corpus.train_characters / CHARACTERS_PER_WORD
+            report(
+                f"note: vocabulary.size ({settings.size}) is large for about {words:,.0f} words, which leave many "
+                f"entries rare: --vocabulary.size auto gives {usual}"
+            )
 
 
 def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:

@@ -126,7 +126,7 @@ class Vectors:
         location = self._location(number)
         system, path = storage.filesystem(location)
         try:
-            source = path if not is_url(location) else system.open_input_file(path)
+            source = system.open_input_file(path) if is_url(location) else path
             with pq.ParquetFile(source, memory_map=True, page_checksum_verification=True) as file:
                 yield file
         except (pa.ArrowException, OSError) as error:

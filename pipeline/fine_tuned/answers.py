@@ -26,10 +26,10 @@ def items_of(tuned: TunedModel, columns: Columns) -> Any:
     """Convert columns of equal length to items of a model's task, one per row.
 
     Tasks on texts read `text`; tasks on pairs also read `second`. None in `second` means that there is no second text.
-    Tagging reads lists of words in `words`. Without `words`, it splits `text` at white
-    space, or takes the texts of a list in it. Question answering reads
-    `question` and `context`. Multiple choice reads the context in `text` and lists of texts in `choices`; before each
-    choice of a row comes its text in `second`, if there is one. Raises DataError for a missing column.
+    Tagging reads lists of words in `words`. Without `words`, it splits `text` at white space,
+    or takes the members of a list in it. Question answering reads `question` and `context`. Multiple choice reads the
+    context in `text` and lists of texts in `choices`; before each choice of a row comes its text in `second`, if there
+    is one. Raises DataError for a missing column.
     """
     task = tuned.about.task
     if missing := [name for name in required_columns(task, columns) if name not in columns]:
