@@ -129,6 +129,16 @@ def test_a_failed_training_does_not_wait_for_failing_storage(
             raise ZeroDivisionError
 
 
+def test_checkpoints_written_for_time_replace_no_regular_ones(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
+    config = replace(tiny_config, steps=12)
+    with saver(tmp_path, config, tiny_vocabulary, [], every=2, keep=2) as writer:
+        for step in (2, 4, 5, 7):
+            writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
+    assert checkpoints.steps_saved(str(tmp_path)) == [2, 4, 7]
+
+
 def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
     module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
