@@ -1,6 +1,6 @@
 """Read a folder of vectors: its manifest, its vectors in blocks, and single rows of its parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,7 +121,7 @@ class Vectors:
         return storage.join(self.folder, PARTS, self.names[number])
 
     @contextmanager
-    def _opened(self, number: int) -> Iterator[pq.ParquetFile]:
+    def _opened(self, number: int) -> Generator[pq.ParquetFile]:
         """Open a part; a local one is mapped into memory. Raises DataError if it is missing or damaged."""
         location = self._location(number)
         system, path = storage.filesystem(location)
