@@ -3,6 +3,10 @@
 Shapes: M masked positions, V vocabulary entries, H width.
 """
 
+import functools
+import importlib.util
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -88,6 +92,8 @@ def _plus(total: Tensor | None, part: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor, some_ignored: bool) -> tuple[Tensor, Tensor]:
     """Overwrite the logits with the gradients of their summed cross-entropy; return this sum and the samples."""
+    if not len(drawn_M) and (kernel := _kernel(logits.device)) is not None:
+        return kernel(logits, labels), labels.new_empty(0)
     ignored = labels < 0 if some_ignored else None
     wide, labels = logits.float(), (labels if ignored is None else labels.clamp(min=0))[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
@@ -100,6 +106,22 @@ def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor, some_ignored:
         losses = losses.masked_fill(ignored, 0.0)
         logits.masked_fill_(ignored[:, None], 0.0)
     return losses.sum(), sampled
+
+
+@functools.cache
+def _kernel(device: torch.device) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """Return what computes losses and gradients in one kernel; None on a CPU, and where Triton cannot compile it."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return None
+    from pipeline.model.vocabulary_kernel import to_gradients  # Triton comes with torch's builds for GPUs
+
+    try:
+        to_gradients(torch.zeros(1, MULTIPLE, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+    except Exception as error:  # of Triton, of the C compiler, or of the missing headers of Python
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        warnings.warn(f"the loss takes several kernels, because Triton cannot compile one: {reason}", stacklevel=2)
+        return None
+    return to_gradients
 
 
 @vocabulary_loss.register_fake

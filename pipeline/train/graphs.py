@@ -1,6 +1,6 @@
 """Forward and backward of slots, and the update of the weights, as CUDA graphs: one launch instead of hundreds.
 
-A graph has fixed shapes. So a slot is filled to one of SIZES sizes by dummy sequences, which count nowhere.
+A graph has fixed shapes. So a slot is filled to one of 16 sizes by dummy sequences, which count nowhere.
 """
 
 import gc
@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from pipeline.train.flat_gradients import FlatGradients
 
 Size = tuple[int, int]
 """Tokens and masked positions of a filled slot."""
-SIZES = 8
-"""Sizes to which slots are filled."""
+SHARES = (*(Fraction(eighths, 8) for eighths in range(1, 5)), *(Fraction(parts, 24) for parts in range(13, 25)))
+"""Sizes to which slots are filled, as shares of a slot's most tokens. Most slots are at least three quarters full."""
 WARM_UP = 3
 """Runs before a graph is recorded: they compile code, create an optimiser's state, and let libraries choose kernels."""
 
@@ -36,15 +37,15 @@ class Capacity:
     masked_share: float
 
     def fill(self, batch: MaskedBatch) -> MaskedBatch:
-        """Return the batch filled to a multiple of an eighth of the slot's tokens, and its masked positions likewise.
+        """Return the batch filled to one of SHARES of the slot's tokens, and its masked positions likewise.
 
         The batch always gets some dummy tokens, and the number of dummy sequences is the same for all sizes.
         """
-        part = -(-self.rows * self.row_length // SIZES)
-        tokens = -(-batch.tokens // part) * part
+        sizes = [self.rows * math.ceil(share * self.row_length) for share in SHARES]
+        tokens = next(size for size in sizes if size >= batch.tokens)
         # Rows round the number of their masked tokens, by at most one each.
         masked = math.ceil(self.masked_share * tokens) + self.rows
-        dummies = -(-part // max(1, self.row_length - 1))
+        dummies = -(-sizes[0] // max(1, self.row_length - 1))  # no two sizes are farther apart than 0 and the first
         return filled(
             batch,
             tokens=tokens + dummies,

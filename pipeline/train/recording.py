@@ -1,5 +1,6 @@
 """Record the steps of a phase as CUDA graphs before its first step, on all ranks or on none."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +14,7 @@ from pipeline.errors import ConfigError
 from pipeline.files import storage
 from pipeline.objectives.table import Pretraining
 from pipeline.train.flat_gradients import equal_on_all_ranks
-from pipeline.train.graphs import SIZES, SlotGraphs, capacity_of, has_single_slots
+from pipeline.train.graphs import SHARES, SlotGraphs, capacity_of, has_single_slots
 from pipeline.train.hardware import out_of_memory_as_config_error
 from pipeline.train.random_rows import random_batch
 from pipeline.train.step import prepare
@@ -68,7 +69,7 @@ def recorded_steps(
 def examples_of(phase: Phase, vocabulary_size: int) -> list[MaskedBatch]:
     """Return slots of all sizes that slots of a phase are filled to, with random rows."""
     sampling, random = phase.sampling, np.random.default_rng(0)
-    lengths = sorted({max(2, sampling.maximum_length * part // SIZES) for part in range(1, SIZES + 1)})
+    lengths = sorted({max(2, math.ceil(sampling.maximum_length * share)) for share in SHARES})
     return [random_batch(sampling, phase.batch.slot_rows, length, vocabulary_size, random) for length in lengths]
 
 

@@ -17,7 +17,7 @@ from pipeline.config.training import AdamW, Lamb, Muon, StableAdamW
 from pipeline.objectives.terms import divisors
 from pipeline.optim.build import build_optimizer
 from pipeline.train import flat_gradients
-from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
+from pipeline.train.graphs import SHARES, Capacity, SlotGraphs
 from pipeline.train.step import StepContext, prepare, train_step
 from tests.cuda.budget import VIEWS
 from tests.cuda.device import CUDA, Stream, move, on_device
@@ -84,7 +84,7 @@ def two_ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def examples() -> list[MaskedBatch]:
     """Return slots of three sizes."""
-    return [batch_of(ROWS, LENGTH * part // SIZES) for part in (1, SIZES // 2, SIZES)]
+    return [batch_of(ROWS, int(LENGTH * share)) for share in (SHARES[0], SHARES[len(SHARES) // 2], SHARES[-1])]
 
 
 def launches(watch: Watch) -> int:

@@ -79,6 +79,7 @@ LATE = {
     "Ray Serve is loaded only by servers with several replicas or on a cluster": (
         "workflows.serve -> serve.ray_serve",
     ),
+    "Triton is there only on GPUs": ("model.vocabulary_loss -> model.vocabulary_kernel",),
     "workers of a trial are started only by trials with several": ("grid.tune -> grid.team",),
     "a lease is held only by runs in an object store": ("workflows.pretrain -> tracking.attempt",),
     "rows for other trainers are loaded only by these": (
@@ -344,6 +345,8 @@ def modules_of(*parts: str) -> list[str]:
     return found
 
 
+TRITON = "pipeline.model.vocabulary_kernel"
+"""Imports Triton, which is there only on GPUs."""
 HEAVY = ["ray", "mlflow", "transformers"]
 STEPS: list[tuple[list[str], list[str]]] = [
     # Python's door, and what vectors do not need
@@ -356,7 +359,11 @@ STEPS: list[tuple[list[str], list[str]]] = [
         [*HEAVY, "torch._dynamo", "sklearn", "scipy.stats", "matplotlib"],
     ),
     # the model and its objectives; fine-tuning and answering on one device
-    ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.optim.build"], HEAVY),
+    (
+        [module for module in modules_of("batch", "model", "objectives") if module != TRITON]
+        + ["pipeline.train.step", "pipeline.optim.build"],
+        HEAVY,
+    ),
     (modules_of("finetune", "predict.model", "export.inference"), HEAVY),
     # a run starts without what most runs do not use: torch's compiler and the clouds' libraries take seconds
     (

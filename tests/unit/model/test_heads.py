@@ -1,5 +1,8 @@
 import dataclasses
+import importlib.util
 import math
+import sys
+import types
 
 import pytest
 import torch
@@ -60,6 +63,18 @@ def test_a_label_of_no_chance_at_all_has_a_finite_loss():
     with torch.no_grad():
         head.bias.copy_(torch.tensor([200.0, 0.0]))
     assert head.loss(torch.zeros(1, 4), torch.zeros_like(words), torch.tensor([1])).item() == pytest.approx(200)
+
+
+def test_a_kernel_that_cannot_be_compiled_is_left_out_with_a_warning(monkeypatch):
+    def uncompiled(logits, labels):
+        raise RuntimeError("no C compiler\nof many lines")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "triton")
+    kernel = types.SimpleNamespace(to_gradients=uncompiled)
+    monkeypatch.setitem(sys.modules, "pipeline.model.vocabulary_kernel", kernel)
+    with pytest.warns(UserWarning, match="^the loss takes several kernels, because Triton cannot compile one: .+$"):
+        assert vocabulary_loss._kernel.__wrapped__(torch.device("cuda")) is None
+    assert vocabulary_loss._kernel(torch.device("cpu")) is None
 
 
 def test_vocabulary_padding_gets_no_probability():

@@ -22,7 +22,7 @@ from pipeline.optim.build import build_optimizer
 from pipeline.optim.loss_scale import FIRST, LossScale
 from pipeline.presets.table import PRESETS
 from pipeline.train.flat_gradients import FlatGradients
-from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
+from pipeline.train.graphs import SHARES, Capacity, SlotGraphs
 from pipeline.train.step import Slot, StepContext, backward, prepare, train_step, update
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
@@ -71,13 +71,13 @@ def test_a_slot_without_masked_tokens_adds_no_gradient() -> None:
 
 
 def test_slots_have_few_sizes() -> None:
-    """Rows of every mean length, and one row in place of eight."""
+    """Rows of every mean length, and full ones."""
     sizes = set()
-    for length in range(5, 65):
-        case = Case(size="tiny", rows=CAPACITY.rows, length=length, lengths="ragged", attention_dropout=False)
+    for length, lengths in [*((length, "ragged") for length in range(5, 65)), (64, "full")]:
+        case = Case(size="tiny", rows=CAPACITY.rows, length=length, lengths=lengths, attention_dropout=False)
         filled = [CAPACITY.fill(batch) for batch in case.batches]
         sizes |= {(batch.tokens, batch.masked, batch.sequences, batch.maximum_length) for batch in filled}
-    assert len(sizes) == SIZES
+    assert len(sizes) == len(SHARES)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_graphs_train_as_eager_code(preset: str, single: bool) -> None:
     (losses, weights, recorded), (wanted, weights_wanted, _) = (
         steps_on_gpu(preset, slots, graphs=graphs, single=single) for graphs in (True, False)
     )
-    assert 1 < recorded <= SIZES
+    assert 1 < recorded <= len(SHARES)
     torch.testing.assert_close(losses, wanted, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(weights, weights_wanted, rtol=0.1, atol=3e-3)
 

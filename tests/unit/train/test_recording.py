@@ -14,7 +14,7 @@ from pipeline.presets.table import PRESETS
 from pipeline.saved.run import forget_setting, read_run, write_run
 from pipeline.train import probe
 from pipeline.train.automatic import GRAPHS, FreeMemory, Where, choice_text, with_choices, without_dropped_graphs
-from pipeline.train.graphs import SIZES, capacity_of
+from pipeline.train.graphs import SHARES, capacity_of
 from pipeline.train.overlap import overlap_problem, wait_share
 from pipeline.train.plan import Machine
 from pipeline.train.recording import examples_of, problem_on_any_rank
@@ -26,7 +26,7 @@ def test_examples_have_every_size_of_a_slot(tiny_config: Pretrain, rows: int) ->
     config = replace(tiny_config, batch=Batch(rows_per_step=rows, rows_per_slot=rows))
     phase = config.phase_at(0)
     filled = [capacity_of(phase).fill(batch) for batch in examples_of(phase, 120)]
-    assert len({(batch.tokens, batch.masked) for batch in filled}) == SIZES
+    assert len({(batch.tokens, batch.masked) for batch in filled}) == len(SHARES)
     assert {(batch.sequences, type(batch)) for batch in filled} == {(filled[0].sequences, NextSentenceBatch)}
 
 
