@@ -98,6 +98,9 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, ov
 
     Under DistributedDataParallel, Dynamo would split graphs at gradient buckets. Splitting fails here, because batch
     sizes are symbolic integers without metadata. So splitting is off.
+
+    Numbers of the model, such as the base of rotary positions, are constants of the compiled code. As symbols they
+    would make torch analyse the model a second time at every start, without its cache.
     """
     _keep_compiled_code()
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
@@ -106,7 +109,7 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor", *, ov
         compile_layers(module, backend)
     else:
         module.compile(dynamic=True, backend=backend)
-    with torch._dynamo.config.patch(optimize_ddp=False):
+    with torch._dynamo.config.patch(optimize_ddp=False, specialize_float=True):
         yield
 
 

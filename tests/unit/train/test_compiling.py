@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
@@ -123,6 +124,19 @@ def test_batches_of_all_lengths_are_one_graph_or_one_for_each_kind_of_layer(
             )
             module(make_batch(case, seed=rows))
     assert counter.frame_count == graphs
+    torch._dynamo.reset()
+
+
+def test_rotary_positions_are_analysed_once() -> None:
+    """A second analysis, of numbers that were symbols, is not in torch's cache and takes most of a later start."""
+    torch._dynamo.reset()
+    clear_compilation_metrics()
+    module = module_of("modernbert-tiny", 1_000, layers=2)
+    case = Case(size="tiny", rows=4, length=33, lengths="ragged", attention_dropout=False, vocabulary_size=1_000)
+    with compiled(module, backend="aot_eager"):
+        module(make_batch(case, seed=0))
+    found = get_compilation_metrics()
+    assert found and [metrics.restart_reasons for metrics in found if metrics.restart_reasons] == []
     torch._dynamo.reset()
 
 
