@@ -134,6 +134,10 @@ def our_steps(
 
 def _objective(module: Pretraining, mode: str) -> nn.Module:
     """Return the module with its forward in a mode, of MODES; the parameters are the module's."""
+    if mode not in ("eager", "graphs"):
+        import torch._dynamo.config  # takes seconds
+
+        torch._dynamo.config.specialize_float = True  # as in a run (train/compiling.py)
     if mode.startswith("compiled"):
         return torch.compile(module, dynamic=True)
     if mode.startswith("layers"):

@@ -25,7 +25,8 @@ def to_gradients(logits: Tensor, labels: Tensor) -> Tensor:
         block = min(BLOCK, triton.next_power_of_2(columns))
         most = 16 if torch.version.hip else 32  # warps of AMD's GPUs have 64 threads, and a program has at most 1,024
         warps = min(most, max(4, block // 1_024))
-        _row_to_gradients[(rows,)](logits, labels, losses, logits.stride(0), columns, block, num_warps=warps)
+        with torch.cuda.device_of(logits):  # Triton launches on the current device
+            _row_to_gradients[(rows,)](logits, labels, losses, logits.stride(0), columns, block, num_warps=warps)
     return losses.sum()
 
 

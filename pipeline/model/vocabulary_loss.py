@@ -92,7 +92,7 @@ def _plus(total: Tensor | None, part: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor, some_ignored: bool) -> tuple[Tensor, Tensor]:
     """Overwrite the logits with the gradients of their summed cross-entropy; return this sum and the samples."""
-    if not len(drawn_M) and (kernel := _kernel(logits.device)) is not None:
+    if not len(drawn_M) and (kernel := _kernel(logits.device, logits.dtype, logits.shape[1])) is not None:
         return kernel(logits, labels), labels.new_empty(0)
     ignored = labels < 0 if some_ignored else None
     wide, labels = logits.float(), (labels if ignored is None else labels.clamp(min=0))[:, None]
@@ -109,14 +109,18 @@ def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor, some_ignored:
 
 
 @functools.cache
-def _kernel(device: torch.device) -> Callable[[Tensor, Tensor], Tensor] | None:
+def _kernel(device: torch.device, dtype: torch.dtype, columns: int) -> Callable[[Tensor, Tensor], Tensor] | None:
     """Return what computes losses and gradients in one kernel; None on a CPU, and where Triton cannot compile it."""
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return None
-    from pipeline.model.vocabulary_kernel import to_gradients  # Triton comes with torch's builds for GPUs
-
+    logits = torch.zeros(1, columns, dtype=dtype, device=device)
+    labels = torch.zeros(1, dtype=torch.int64, device=device)
     try:
-        to_gradients(torch.zeros(1, MULTIPLE, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+        from pipeline.model.vocabulary_kernel import to_gradients  # Triton comes with torch's builds for GPUs
+
+        to_gradients(logits, labels)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # of Triton, of the C compiler, or of the missing headers of Python
         reason = str(error).partition("\n")[0] or type(error).__name__
         warnings.warn(f"the loss takes several kernels, because Triton cannot compile one: {reason}", stacklevel=2)

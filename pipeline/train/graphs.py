@@ -1,6 +1,6 @@
 """Forward and backward of slots, and the update of the weights, as CUDA graphs: one launch instead of hundreds.
 
-A graph has fixed shapes. So a slot is filled to one of 16 sizes by dummy sequences, which count nowhere.
+A graph has fixed shapes. So a slot is filled to one of a few sizes by dummy sequences, which count nowhere.
 """
 
 import gc
@@ -42,6 +42,7 @@ class Capacity:
         The batch always gets some dummy tokens, and the number of dummy sequences is the same for all sizes.
         """
         sizes = [self.rows * math.ceil(share * self.row_length) for share in SHARES]
+        assert batch.tokens <= sizes[-1]
         tokens = next(size for size in sizes if size >= batch.tokens)
         # Rows round the number of their masked tokens, by at most one each.
         masked = math.ceil(self.masked_share * tokens) + self.rows

@@ -67,9 +67,12 @@ def recorded_steps(
 
 
 def examples_of(phase: Phase, vocabulary_size: int) -> list[MaskedBatch]:
-    """Return slots of all sizes that slots of a phase are filled to, with random rows."""
+    """Return slots of all sizes that slots of a phase are filled to, with random rows; the largest first.
+
+    The graphs share memory, and what a large slot has freed holds the tensors of a smaller one, not the reverse.
+    """
     sampling, random = phase.sampling, np.random.default_rng(0)
-    lengths = sorted({max(2, math.ceil(sampling.maximum_length * share)) for share in SHARES})
+    lengths = sorted({max(2, math.ceil(sampling.maximum_length * share)) for share in SHARES}, reverse=True)
     return [random_batch(sampling, phase.batch.slot_rows, length, vocabulary_size, random) for length in lengths]
 
 

@@ -65,7 +65,7 @@ def test_the_head_with_the_kernel_is_the_head_without(monkeypatch: pytest.Monkey
     labels[5] = -100
     parameters, found = [hidden, words, *head.parameters()], []
     for kernel in (vocabulary_kernel.to_gradients, None):
-        monkeypatch.setattr(vocabulary_loss, "_kernel", lambda device, kernel=kernel: kernel)
+        monkeypatch.setattr(vocabulary_loss, "_kernel", lambda *key, kernel=kernel: kernel)
         loss = head.loss(hidden, words, labels, some_ignored=True)
         found.append((loss, *torch.autograd.grad(loss, parameters)))
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)

@@ -27,6 +27,7 @@ def test_examples_have_every_size_of_a_slot(tiny_config: Pretrain, rows: int) ->
     phase = config.phase_at(0)
     filled = [capacity_of(phase).fill(batch) for batch in examples_of(phase, 120)]
     assert len({(batch.tokens, batch.masked) for batch in filled}) == len(SHARES)
+    assert [batch.tokens for batch in filled] == sorted((batch.tokens for batch in filled), reverse=True)
     assert {(batch.sequences, type(batch)) for batch in filled} == {(filled[0].sequences, NextSentenceBatch)}
 
 
