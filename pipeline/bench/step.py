@@ -137,7 +137,7 @@ def _objective(module: Pretraining, mode: str) -> nn.Module:
     if mode not in ("eager", "graphs"):
         import torch._dynamo.config  # takes seconds
 
-        torch._dynamo.config.specialize_float = True  # as in a run (train/compiling.py)
+        torch._dynamo.config.specialize_float = True  # ty: ignore[invalid-assignment] - as in train/compiling.py
     if mode.startswith("compiled"):
         return torch.compile(module, dynamic=True)
     if mode.startswith("layers"):
