@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,17 +37,23 @@ class Capacity:
     """Maximum number of tokens of a row."""
     masked_share: float
 
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Tokens of filled slots without their least dummies, from the smallest."""
+        return [self.rows * math.ceil(share * self.row_length) for share in SHARES]
+
     def fill(self, batch: MaskedBatch) -> MaskedBatch:
         """Return the batch filled to one of SHARES of the slot's tokens, and its masked positions likewise.
 
         The batch always gets some dummy tokens, and the number of dummy sequences is the same for all sizes.
         """
-        sizes = [self.rows * math.ceil(share * self.row_length) for share in SHARES]
-        assert batch.tokens <= sizes[-1]
-        tokens = next(size for size in sizes if size >= batch.tokens)
+        assert batch.tokens <= self.sizes[-1]
+        tokens = next(size for size in self.sizes if size >= batch.tokens)
         # Rows round the number of their masked tokens, by at most one each.
         masked = math.ceil(self.masked_share * tokens) + self.rows
-        dummies = -(-sizes[0] // max(1, self.row_length - 1))  # no two sizes are farther apart than 0 and the first
+        dummies = -(
+            -self.sizes[0] // max(1, self.row_length - 1)
+        )  # no two sizes are farther apart than 0 and the first
         return filled(
             batch,
             tokens=tokens + dummies,

@@ -80,6 +80,13 @@ def test_slots_have_few_sizes() -> None:
     assert len(sizes) == len(SHARES)
 
 
+def test_slots_that_are_more_than_half_full_get_few_dummies() -> None:
+    sizes = Capacity(rows=256, row_length=128, masked_share=0.3).sizes
+    gaps = [(size - before) / sizes[-1] for before, size in zip([0, *sizes], sizes, strict=False)]
+    assert len(sizes) == 16 and sizes[-1] == 256 * 128
+    assert max(gaps[:4]) == 1 / 8 and max(gaps[4:]) <= 1 / 24 + 1 / 128
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
